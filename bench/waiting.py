@@ -23,12 +23,13 @@ LOADS = [("4k", 1), ("4k", 8), ("4k", 32), ("4k", 128), ("128k", 32)]
 
 
 class Way:
-    """A target, and the way in which both sides wait."""
+    """A target, and the way in which both sides wait. `serve` and `job` are more options of the two."""
 
-    def __init__(self, program, poll, port, cpu):
-        self.program, self.poll, self.port = program, poll, port
+    def __init__(self, program, poll, port, cpu, serve=(), job=()):
+        self.program, self.poll, self.port, self.options = program, poll, port, job
+        more = serve
         serve = [program, "serve", "--null", "64g", "--listen", f"127.0.0.1:{port}", "--rpc-socket", "none"]
-        serve += ["--poll", poll] if poll else []
+        serve += [*more, *(["--poll", poll] if poll else [])]
         self.target = subprocess.Popen(place(serve, cpu), stdout=subprocess.PIPE, text=True)
         self.target.stdout.readline()
         self.target.send_signal(signal.SIGSTOP)
@@ -38,12 +39,18 @@ class Way:
         fields = open(f"/proc/{self.target.pid}/stat").read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def run(self, block, depth, seconds, cpu):
+    def end(self):
+        """Ends the target, which may stand still."""
+        self.target.terminate()
+        self.target.send_signal(signal.SIGCONT)
+        self.target.wait()
+
+    def run(self, block, depth, seconds, cpu, rw="randread"):
         """IOPS, median latency in microseconds, and busy processors of the target."""
         # The other targets stand still: one that never sleeps would take a processor from this one.
         self.target.send_signal(signal.SIGCONT)
         name = f"traddr=127.0.0.1 trsvcid={self.port} subnqn={NQN.replace(':', chr(92) + ':')} ns=1"
-        job = [self.program, "run", "--name=j", "--ioengine=nvme_tcp", f"--filename={name}", "--rw=randread"]
+        job = [self.program, "run", "--name=j", "--ioengine=nvme_tcp", f"--filename={name}", f"--rw={rw}", *self.options]
         job += [
             f"--bs={block}",
             f"--iodepth={depth}",
@@ -57,8 +64,8 @@ class Way:
         result = json.loads(subprocess.run(place(job, cpu), capture_output=True, text=True, check=True).stdout)
         busy = (self.processor_s() - before) / (time.monotonic() - began)
         self.target.send_signal(signal.SIGSTOP)
-        read = result["jobs"][0]["read"]
-        return read["iops"], read["clat_ns"]["percentile"]["50.000000"] / 1000, busy
+        done = result["jobs"][0]["write" if "write" in rw else "read"]
+        return done["iops"], done["clat_ns"]["percentile"]["50.000000"] / 1000, busy
 
 
 def place(command, cpu):
@@ -81,9 +88,7 @@ def main():
         all_ways = []
         for number, (program, poll) in enumerate(ways):
             way = Way(program, poll, 4480 + number, cpus[0])
-            ends.callback(way.target.wait)
-            ends.callback(way.target.send_signal, signal.SIGCONT)
-            ends.callback(way.target.terminate)
+            ends.callback(way.end)
             all_ways.append(way)
         for block, depth in LOADS:
             rows = {way: [] for way in all_ways}
