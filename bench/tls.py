@@ -19,7 +19,13 @@ import zlib
 from waiting import Way
 
 HOST = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000001"
-LOADS = [("randread", "4k", 1), ("randread", "4k", 32), ("randread", "128k", 8), ("randwrite", "4k", 32), ("randwrite", "128k", 8)]
+LOADS = [
+    ("randread", "4k", 1),
+    ("randread", "4k", 32),
+    ("randread", "128k", 8),
+    ("randwrite", "4k", 32),
+    ("randwrite", "128k", 8),
+]
 WAYS = {"plain": None, "aes-128": ("01", 32), "aes-256": ("02", 48)}
 
 

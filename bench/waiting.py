@@ -50,7 +50,15 @@ class Way:
         # The other targets stand still: one that never sleeps would take a processor from this one.
         self.target.send_signal(signal.SIGCONT)
         name = f"traddr=127.0.0.1 trsvcid={self.port} subnqn={NQN.replace(':', chr(92) + ':')} ns=1"
-        job = [self.program, "run", "--name=j", "--ioengine=nvme_tcp", f"--filename={name}", f"--rw={rw}", *self.options]
+        job = [
+            self.program,
+            "run",
+            "--name=j",
+            "--ioengine=nvme_tcp",
+            f"--filename={name}",
+            f"--rw={rw}",
+            *self.options,
+        ]
         job += [
             f"--bs={block}",
             f"--iodepth={depth}",
