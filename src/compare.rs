@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::{anyhow, bail, ensure};
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use job::Invocation;
-use load::compare::{self, Repeats, Side};
+use load::compare::{self, KEPT_IOPS, Repeats, Side};
 use load::engine::Maker;
+use measure::Objective;
 use measure::effect;
 use measure::schema::{CannotTell, ComparisonResult, Document, Ended};
 use measure::verdict::Severity;
@@ -52,9 +53,22 @@ fn command() -> Command {
         )
         .arg(Arg::new("figure").long("figure").value_name("NAME").default_value("iops").help(
             "The figure that decides: iops, bw, lat_mean, lat_p99, cpu_per_op; for sweeps plateau_iops, \
-                 load_line; for files PHASE:files_per_s, PHASE:lat_p99. For sweeps iops means the plateau, for files \
+                 load_line, kept_iops; for files PHASE:files_per_s, PHASE:lat_p99. For sweeps iops means the plateau, for files \
                  the rate of every phase",
         ))
+        .arg(
+            Arg::new("objectives")
+                .long("objective")
+                .value_name("[DIRECTION:]FIGURE<TIME")
+                .action(ArgAction::Append)
+                .value_delimiter(',')
+                .value_parser(|text: &str| text.parse::<Objective>())
+                .conflicts_with_all(["figure", "engines", "pairs"])
+                .help(
+                    "Compare two results of sweep by the highest throughput that keeps this latency, such as \
+                     p99<1ms; several must all hold. The figure kept_iops decides",
+                ),
+        )
         .arg(Arg::new("pairs").long("pairs").value_name("N").value_parser(value_parser!(u32).range(2..=1000)).help(
             format!("Number of pairs to run [default: {} to {}, until --bound is met]", defaults.fewest, defaults.most),
         ))
@@ -73,13 +87,21 @@ fn command() -> Command {
 fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
     let invocation = command_line::job_options(&words)?;
     let engines: Vec<String> = matches.get_many("engines").into_iter().flatten().cloned().collect();
-    let figure = matches.get_one::<String>("figure").expect("has a default");
+    let objectives: Vec<Objective> = matches.get_many("objectives").into_iter().flatten().copied().collect();
+    let mut figure = matches.get_one::<String>("figure").expect("has a default").as_str();
+    if !objectives.is_empty() {
+        figure = KEPT_IOPS;
+    }
     ensure!(
         figure != "load_line" || !matches.contains_id("fail-if-slower"),
         "--fail-if-slower cannot judge by load_line: a deeper load line is neither faster nor slower (give --figure \
          plateau_iops)"
     );
     output::try_asked(matches)?;
+    ensure!(
+        objectives.is_empty() || invocation.files.len() == 2 && invocation.files.iter().all(|path| is_result(path)),
+        "--objective compares two results of sweep: run `plimsoll sweep --save` on both systems first"
+    );
     let mut result = match (&engines[..], &invocation.files[..]) {
         ([a, b], _) => interleaved(matches, figure, with_engine(&invocation, a)?, with_engine(&invocation, b)?)?,
         ([], [a, b]) if is_result(a) && is_result(b) => {
@@ -89,7 +111,7 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
             );
             let names = [a, b].map(|path| path.display().to_string());
             let names = names.each_ref().map(String::as_str);
-            compare::of_documents(names, [&output::read(a)?, &output::read(b)?], figure)?
+            compare::of_documents(names, [&output::read(a)?, &output::read(b)?], figure, &objectives)?
         }
         ([], [a, b]) => interleaved(matches, figure, with_file(&invocation, a)?, with_file(&invocation, b)?)?,
         ([], _) => bail!("give two job files, two results, or --engine A,B with a job"),
@@ -162,6 +184,8 @@ fn exit(tolerance: Option<f64>, result: &ComparisonResult) -> anyhow::Result<Exi
         CannotTell::NoInterval => "nothing tells a difference from noise: let it run for some seconds",
         CannotTell::Unnamed => "a sweep cannot name a load line: quiet the machine and sweep again",
         CannotTell::LowerBound => "a curve still rose at its deepest point: sweep deeper",
+        CannotTell::NotKept => "a sweep cannot tell what keeps the objectives: sweep again with more --time",
+        CannotTell::NotBroken => "nothing that a side measured breaks the objectives: sweep further",
         CannotTell::BeyondSense => "the values scatter too much: run more --pairs, for longer",
     };
     match asked.iter().find_map(|effect| Some((effect, effect.cannot_tell?))) {

@@ -7,10 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use job::job::Plan;
+use measure::Objective;
+use measure::axis::AxisKind;
 use measure::effect::{self, Outcome};
 use measure::figures;
+use measure::limit::{self, Condition, Kept};
 use measure::schema::{
-    CannotTell, ComparisonResult, Difference, Document, Effect, Ended, Estimate, JobResult, RunResult, SweepResult,
+    CannotTell, ComparisonResult, Curve, Difference, Document, Effect, Ended, Estimate, JobResult, RunResult,
+    SweepResult,
 };
 use measure::verdict::{self, Verdict};
 
@@ -258,14 +262,23 @@ fn succeeded(result: RunResult) -> Result<RunResult, Error> {
     }
 }
 
-/// The effects of B against A from two results of the same kind, in `figure` above all.
+/// The name of the figure that [`of_documents`] derives from objectives.
+pub const KEPT_IOPS: &str = "kept_iops";
+
+/// The effects of B against A from two results of the same kind, in `figure` above all. `objectives` are for sweeps;
+/// without any, those that both sweeps looked for count.
 ///
 /// # Errors
 /// Results of different kinds; comparisons, which cannot be compared again; sweeps without a common engine; results
 /// without `figure`.
-pub fn of_documents(names: [&str; 2], documents: [&Document; 2], figure: &str) -> Result<ComparisonResult, Error> {
+pub fn of_documents(
+    names: [&str; 2],
+    documents: [&Document; 2],
+    figure: &str,
+    objectives: &[Objective],
+) -> Result<ComparisonResult, Error> {
     let mut differing = Vec::new();
-    let mut blocks = None;
+    let (mut blocks, mut kept_how) = (None, String::new());
     let (effects, estimator) = match documents {
         [Document::Run(a), Document::Run(b)] => {
             differing = differences(
@@ -300,7 +313,21 @@ pub fn of_documents(names: [&str; 2], documents: [&Document; 2], figure: &str) -
                     .collect()
             };
             blocks = different_blocks(&first(a), &first(b));
-            (of_sweeps(a, b), "The values of A and B are plateau and load line of one sweep each.")
+            let objectives = objectives_of(a, b, objectives)?;
+            if !objectives.is_empty() {
+                let named = objectives.iter().map(Objective::to_string).collect::<Vec<_>>().join(", ");
+                kept_how = format!(
+                    "The values of A and B come from one sweep each. IOPS within the objectives ({named}) are those \
+                     at the highest {} that surely keeps them; their interval goes on to the smallest that surely \
+                     does not, or to the plateau.",
+                    AxisKind::of(&a.axis).one()
+                );
+            }
+            let how = match kept_how.as_str() {
+                "" => "The values of A and B are plateau and load line of one sweep each.",
+                kept_how => kept_how,
+            };
+            (of_sweeps(a, b, &objectives), how)
         }
         [Document::Files(a), Document::Files(b)] => {
             (effect::of_files(a, b), "The values of A and B come from one run each, phase by phase.")
@@ -349,25 +376,81 @@ pub fn of_documents(names: [&str; 2], documents: [&Document; 2], figure: &str) -
 }
 
 /// Plateau and load line of each engine that both sweeps have; of the only engine of both, whatever its name.
-fn of_sweeps(a: &SweepResult, b: &SweepResult) -> Vec<Effect> {
+fn of_sweeps(a: &SweepResult, b: &SweepResult, objectives: &[Objective]) -> Vec<Effect> {
     let alone = a.curves.len() == 1 && b.curves.len() == 1;
     let mut effects = Vec::new();
     for curve in &a.curves {
         let other = b.curves.iter().find(|other| alone || other.label == curve.label);
+        let name = |figure: &str| if alone { figure.to_string() } else { format!("{figure} of {}", curve.label) };
+        if let Some(other) = other.filter(|_| !objectives.is_empty()) {
+            effects.push(of_kept(name(KEPT_IOPS), [curve, other], &a.axis, objectives));
+        }
         let lines = curve.line.as_ref().zip(other.and_then(|other| other.line.as_ref()));
         let Some((line, other)) = lines else { continue };
-        let name = |figure: &str| if alone { figure.to_string() } else { format!("{figure} of {}", curve.label) };
         let bound = line.still_rising || other.still_rising;
         let mut plateau = of_estimates(name("plateau_iops"), Some(true), line.plateau_iops, other.plateau_iops, bound);
         if line.plateau().is_none() || other.plateau().is_none() {
             plateau.cannot_tell = Some(CannotTell::Unnamed);
         }
         effects.push(plateau);
-        if let (Some(line), Some(other)) = (line.load_line, other.load_line) {
+        // Clones do not compare with requests in flight.
+        if let (Some(line), Some(other), true) = (line.load_line, other.load_line, same_axis(a, b)) {
             effects.push(of_estimates(name("load_line"), None, line, other, bound));
         }
     }
     effects
+}
+
+/// True if the points of both sweeps differ in the same option.
+fn same_axis(a: &SweepResult, b: &SweepResult) -> bool {
+    axis_of(a) == axis_of(b)
+}
+
+/// The objectives to compare two sweeps by: those that are asked for, else those that both sweeps looked for.
+fn objectives_of(a: &SweepResult, b: &SweepResult, asked: &[Objective]) -> Result<Vec<Objective>, Error> {
+    let kind = AxisKind::of(&a.axis);
+    let suits = same_axis(a, b) && (kind.has_load_line() || kind == AxisKind::Rate);
+    if !asked.is_empty() && !suits {
+        let axes = format!("{} and {}", axis_of(a), axis_of(b));
+        let hint = "both sweeps need the same axis: iodepth, numjobs, rate_iops or rate";
+        return Err(Error::usage("objectives cannot compare sweeps over", axes, hint));
+    }
+    let theirs = || a.objectives.iter().filter_map(|text| text.parse().ok()).collect();
+    Ok(match asked {
+        [] if suits && a.objectives == b.objectives => theirs(),
+        asked => asked.to_vec(),
+    })
+}
+
+/// The axis of a sweep. Results of versions before 0.2 name none and sweep the depth.
+fn axis_of(sweep: &SweepResult) -> &str {
+    if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis }
+}
+
+/// The change in the highest throughput that keeps the objectives.
+fn of_kept(figure: String, curves: [&Curve; 2], axis: &str, objectives: &[Objective]) -> Effect {
+    let keeps_up = (AxisKind::of(axis) == AxisKind::Rate).then_some(Condition::KeepsUp);
+    let objectives = objectives.iter().copied().map(Condition::Objective);
+    let conditions: Vec<Condition> = keeps_up.into_iter().chain(objectives).collect();
+    let kept = curves.map(|curve| limit::kept_iops(curve, &limit::find(curve, &conditions)));
+    let [a, b] = kept.map(|kept| match kept {
+        Kept::Unknown => Estimate::default(),
+        Kept::AtLeast(iops) | Kept::Within(iops) => iops,
+    });
+    let mut effect = Effect { figure, larger_is_better: Some(true), a, b, ..Effect::default() };
+    effect.cannot_tell = match kept {
+        [Kept::Unknown, _] | [_, Kept::Unknown] => Some(CannotTell::NotKept),
+        [Kept::AtLeast(_), _] | [_, Kept::AtLeast(_)] => Some(CannotTell::NotBroken),
+        [Kept::Within(_), Kept::Within(_)] if a.low > 0.0 && b.low > 0.0 => {
+            // The limits lie anywhere between their bounds, so the ends are those of the furthest pairs.
+            let ratio = |b: f64, a: f64| b / a - 1.0;
+            effect.change =
+                Estimate { mean: ratio(b.mean, a.mean), low: ratio(b.low, a.high), high: ratio(b.high, a.low) };
+            effect::beyond_sense(&effect.change)
+        }
+        [Kept::Within(_), Kept::Within(_)] => Some(CannotTell::BeyondSense),
+    };
+    effect
 }
 
 /// The change between two independent estimates: relative errors add in quadrature. `bound`: one of them is a lower
@@ -390,7 +473,7 @@ pub fn is_slower(effect: &Effect, tolerance: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use measure::schema::{Curve, JobError, JobResult, LoadLine};
+    use measure::schema::{JobError, JobResult, LoadLine, Point, Visit};
 
     fn ran(iops: u64) -> RunResult {
         let mut job = JobResult { runtime_ns: 10_000_000_000, clones: 1, ..JobResult::default() };
@@ -458,7 +541,7 @@ mod tests {
     #[test]
     fn sweeps_are_compared_by_their_plateaus() {
         let documents = [swept("io_uring", 1000.0), swept("libaio", 900.0)].map(Document::Sweep);
-        let result = of_documents(["a", "b"], documents.each_ref(), "iops").unwrap();
+        let result = of_documents(["a", "b"], documents.each_ref(), "iops", &[]).unwrap();
         let plateau = &result.effects[0];
         assert_eq!(plateau.figure, "plateau_iops");
         assert!((plateau.change.mean + 0.1).abs() < 1e-9 && is_slower(plateau, 0.03), "{plateau:?}");
@@ -471,7 +554,7 @@ mod tests {
         let line = deep.curves[0].line.as_mut().unwrap();
         line.load_line = Some(Estimate { mean: 64.0, low: 60.0, high: 70.0 });
         let [shallow, deep] = [shallow, deep].map(Document::Sweep);
-        let result = of_documents(["a", "b"], [&shallow, &deep], "load_line").unwrap();
+        let result = of_documents(["a", "b"], [&shallow, &deep], "load_line", &[]).unwrap();
         let deeper = &result.effects[1];
         assert_eq!((deeper.outcome(), is_slower(deeper, 0.0)), (Outcome::Larger, false));
         assert!(
@@ -479,15 +562,15 @@ mod tests {
             "{}",
             result.sentence
         );
-        let back = of_documents(["b", "a"], [&deep, &shallow], "load_line").unwrap();
+        let back = of_documents(["b", "a"], [&deep, &shallow], "load_line", &[]).unwrap();
         assert_eq!(back.effects[1].outcome(), Outcome::Smaller);
     }
 
     #[test]
     fn results_that_have_nothing_in_common_are_refused() {
         let (run, sweep) = (Document::Run(RunResult::default()), Document::Sweep(SweepResult::default()));
-        assert!(of_documents(["a", "b"], [&run, &sweep], "iops").unwrap_err().to_string().contains("a with b"));
-        assert!(of_documents(["a", "b"], [&sweep, &sweep], "iops").unwrap_err().to_string().contains("a and b"));
+        assert!(of_documents(["a", "b"], [&run, &sweep], "iops", &[]).unwrap_err().to_string().contains("a with b"));
+        assert!(of_documents(["a", "b"], [&sweep, &sweep], "iops", &[]).unwrap_err().to_string().contains("a and b"));
     }
 
     #[test]
@@ -495,7 +578,7 @@ mod tests {
         let (mut rising, whole) = (swept("io_uring", 1000.0), swept("io_uring", 500.0));
         rising.curves[0].line.as_mut().unwrap().still_rising = true;
         let documents = [whole, rising].map(Document::Sweep);
-        let result = of_documents(["a", "b"], documents.each_ref(), "plateau_iops").unwrap();
+        let result = of_documents(["a", "b"], documents.each_ref(), "plateau_iops", &[]).unwrap();
         for effect in &result.effects {
             assert_eq!((effect.outcome(), effect.cannot_tell), (Outcome::Undecided, Some(CannotTell::LowerBound)));
         }
@@ -507,16 +590,81 @@ mod tests {
         let mut two = swept("io_uring", 1000.0);
         two.curves.extend(swept("libaio", 900.0).curves);
         let documents = [two.clone(), two].map(Document::Sweep);
-        let result = of_documents(["a", "b"], documents.each_ref(), "plateau_iops").unwrap();
+        let result = of_documents(["a", "b"], documents.each_ref(), "plateau_iops", &[]).unwrap();
         assert_eq!(effect::of_figure(&result.effects, "plateau_iops").len(), 2);
-        let error = of_documents(["a", "b"], documents.each_ref(), "lat_p99").unwrap_err().to_string();
+        let error = of_documents(["a", "b"], documents.each_ref(), "lat_p99", &[]).unwrap_err().to_string();
         assert!(error.contains("lat_p99") && error.contains("plateau_iops of libaio"), "{error}");
+    }
+
+    /// A sweep whose depth `x` gives 1000 `x` ops per second up to `most`, and whose ops take `slow_ns` beyond depth 8.
+    fn swept_for_objectives(most: f64, slow_ns: u64) -> SweepResult {
+        let visit = |x: f64| {
+            let mut visit = Visit { samples: 1, ..Visit::default() };
+            visit.lat_ns.read.record_many(if x > 8.0 { slow_ns } else { 100_000 }, 10_000);
+            visit
+        };
+        let point = |x: f64| Point {
+            x,
+            iops: Estimate { mean: (x * 1000.0).min(most), low: (x * 990.0).min(most), high: (x * 1010.0).min(most) },
+            visits: vec![visit(x); 5],
+            ..Point::default()
+        };
+        let points = [1.0, 2.0, 4.0, 8.0, 9.0, 16.0].map(point).into();
+        SweepResult {
+            curves: vec![Curve { label: "io_uring".into(), points, ..Curve::default() }],
+            axis: "iodepth".into(),
+            ..SweepResult::default()
+        }
+    }
+
+    fn kept(sweeps: [SweepResult; 2], objective: &str) -> ComparisonResult {
+        let [a, b] = sweeps.map(Document::Sweep);
+        of_documents(["a", "b"], [&a, &b], KEPT_IOPS, &[objective.parse().unwrap()]).unwrap()
+    }
+
+    #[test]
+    fn sweeps_are_compared_by_what_keeps_an_objective() {
+        let swept = |most| swept_for_objectives(most, 2_000_000);
+        let result = kept([swept(20_000.0), swept(4000.0)], "p99<1ms");
+        let [effect] = &result.effects[..] else { panic!("{:?}", result.effects) };
+        // A keeps it at 8, breaks it at 9: between 7.92k and 9.09k; B has 4k.
+        assert_eq!((effect.a.mean, effect.a.low, effect.a.high), (8000.0, 7920.0, 9090.0));
+        assert_eq!((effect.b.mean, effect.outcome()), (4000.0, Outcome::Worse));
+        assert!((effect.change.low - (4000.0 / 9090.0 - 1.0)).abs() < 1e-9, "{effect:?}");
+        assert!(is_slower(effect, 0.03));
+        assert!(result.sentence.contains("IOPS within the objectives -50 %"), "{}", result.sentence);
+        assert!(result.estimator.contains("(p99<1ms)") && result.estimator.contains("depth"), "{}", result.estimator);
+        // The limits of equal systems lie anywhere between their bounds.
+        let same = kept([swept(20_000.0), swept(20_000.0)], "p99<1ms");
+        assert_eq!(same.effects[0].outcome(), Outcome::Undecided);
+    }
+
+    #[test]
+    fn an_objective_that_a_side_never_breaks_or_never_keeps_decides_nothing() {
+        let swept = |slow_ns| swept_for_objectives(20_000.0, slow_ns);
+        for (slow_ns, objective, why, word) in [
+            (100_000, "p99<1ms", CannotTell::NotBroken, "lower bound"),
+            (2_000_000, "p99<50us", CannotTell::NotKept, "cannot tell what keeps"),
+        ] {
+            let result = kept([swept(2_000_000), swept(slow_ns)], objective);
+            assert_eq!(result.effects[0].cannot_tell, Some(why), "{:?}", result.effects);
+            assert!(result.sentence.contains(word), "{}", result.sentence);
+        }
+    }
+
+    #[test]
+    fn objectives_need_the_same_axis() {
+        let swept = || swept_for_objectives(20_000.0, 2_000_000);
+        let [depth, clones] = [swept(), SweepResult { axis: "numjobs".into(), ..swept() }].map(Document::Sweep);
+        let objective = ["p99<1ms".parse().unwrap()];
+        let error = of_documents(["a", "b"], [&depth, &clones], KEPT_IOPS, &objective).unwrap_err().to_string();
+        assert!(error.contains("iodepth and numjobs"), "{error}");
     }
 
     #[test]
     fn results_without_a_course_have_values_and_no_outcome() {
         let documents = [ran(1000), ran(2000)].map(Document::Run);
-        let result = of_documents(["a", "b"], documents.each_ref(), "iops").unwrap();
+        let result = of_documents(["a", "b"], documents.each_ref(), "iops", &[]).unwrap();
         let iops = &result.effects[0];
         assert_eq!((iops.figure.as_str(), iops.cannot_tell), ("iops", Some(CannotTell::NoInterval)));
         assert!((iops.change.mean - 1.0).abs() < 1e-9 && result.estimator.contains("no samples over time"));
@@ -532,7 +680,7 @@ mod tests {
         b.jobs[0].facts.block_bytes.read = (65536, 65536);
         b.jobs[0].facts.cached_fraction = Some(1.0);
         b.jobs[0].judge();
-        let result = of_documents(["a", "b"], [&Document::Run(a), &Document::Run(b)], "iops").unwrap();
+        let result = of_documents(["a", "b"], [&Document::Run(a), &Document::Run(b)], "iops", &[]).unwrap();
         let told: Vec<(&str, Option<&str>, Option<&str>)> =
             result.differences.iter().map(|one| (one.option.as_str(), one.a.as_deref(), one.b.as_deref())).collect();
         assert_eq!(told, [("bs", Some("4k"), Some("64k")), ("iodepth", None, Some("8"))]);

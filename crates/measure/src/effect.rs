@@ -218,9 +218,12 @@ pub fn in_words(figure: &str) -> String {
         "lat_mean" => "mean latency".into(),
         "lat_p99" => "99th percentile of latency".into(),
         "cpu_per_op" => "CPU time per op".into(),
-        other => {
-            rate_of_phase.unwrap_or_else(|| other.replace("plateau_iops", "plateau").replace("load_line", "load line"))
-        }
+        other => rate_of_phase.unwrap_or_else(|| {
+            other
+                .replace("plateau_iops", "plateau")
+                .replace("load_line", "load line")
+                .replace("kept_iops", "IOPS within the objectives")
+        }),
     }
 }
 
@@ -259,6 +262,14 @@ fn told(a: &str, b: &str, effect: &Effect) -> String {
         (Some(CannotTell::LowerBound), _) => format!(
             "{name}: it cannot be told which of {a} and {b} is better; a curve still rose at its deepest point, so its \
              value is a lower bound."
+        ),
+        (Some(CannotTell::NotKept), _) => format!(
+            "{name}: it cannot be told which of {a} and {b} is better; the sweep of a side cannot tell what keeps the \
+             objectives."
+        ),
+        (Some(CannotTell::NotBroken), _) => format!(
+            "{name}: it cannot be told which of {a} and {b} is better; nothing that a side measured breaks the \
+             objectives, so its value is a lower bound."
         ),
         (Some(CannotTell::BeyondSense), _) => format!(
             "{name}: it cannot be told which of {a} and {b} is better; their values are further apart, or scatter \

@@ -9,7 +9,7 @@ use std::fmt;
 use crate::figures::{nanoseconds, percent};
 use crate::load_line;
 use crate::objective::{LatencyFigure, Objective};
-use crate::schema::{Answer, Curve, Limit, Point, Visit};
+use crate::schema::{Answer, Curve, Estimate, Limit, Point, Visit};
 use crate::stats::t_quantile;
 use crate::{Direction, Histogram};
 
@@ -301,6 +301,33 @@ pub fn find(curve: &Curve, conditions: &[Condition]) -> Limit {
     limit
 }
 
+/// The throughput that a curve has within conditions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kept {
+    /// The sweep cannot tell what keeps the conditions.
+    Unknown,
+    /// Nothing that was measured breaks the conditions, and throughput may rise further.
+    AtLeast(Estimate),
+    /// The throughput at the limit. The interval goes on to the smallest value that surely breaks a condition, or to
+    /// the plateau: the limit lies somewhere between.
+    Within(Estimate),
+}
+
+/// The highest ops per second of `curve` that keep the conditions of `limit`, which [`find`] found on it.
+pub fn kept_iops(curve: &Curve, limit: &Limit) -> Kept {
+    let (Some(at), Some(x)) = (limit.iops, limit.at) else { return Kept::Unknown };
+    let plateau = curve.line.as_ref().filter(|line| !line.still_rising).and_then(|line| line.plateau());
+    let highest = |end: f64| {
+        let within = curve.points.iter().filter(|point| (x..=end).contains(&point.x));
+        within.map(|point| point.iops.high).fold(at.high, f64::max)
+    };
+    match (limit.high, plateau) {
+        (Some(high), _) => Kept::Within(Estimate { high: highest(high), ..at }),
+        (None, Some(plateau)) => Kept::Within(Estimate { high: highest(f64::INFINITY).max(plateau.high), ..at }),
+        (None, None) => Kept::AtLeast(at),
+    }
+}
+
 impl Limit {
     /// True if the largest measured value keeps the conditions: the limit lies beyond it.
     pub fn is_beyond(&self, largest: f64) -> bool {
@@ -312,7 +339,7 @@ impl Limit {
 mod tests {
     use super::*;
     use crate::PerDirection;
-    use crate::schema::{Backlog, Estimate, LoadLine};
+    use crate::schema::{Backlog, LoadLine};
     use crate::stats::test_noise::Noise;
 
     fn visit(latencies: impl IntoIterator<Item = u64>) -> Visit {

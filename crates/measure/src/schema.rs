@@ -744,6 +744,10 @@ pub enum CannotTell {
     Unnamed,
     /// The value of a side is a lower bound: the curve of that side still rose at its deepest point.
     LowerBound,
+    /// The sweep of a side cannot tell which depth or rate keeps the objectives.
+    NotKept,
+    /// The value of a side is a lower bound: nothing that the sweep of that side measured breaks the objectives.
+    NotBroken,
     /// The ratio of the sides, or the ratio of the ends of its interval, is beyond what two measurements can mean.
     BeyondSense,
 }

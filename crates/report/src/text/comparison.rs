@@ -39,7 +39,7 @@ pub(crate) fn changed(effect: &Effect) -> (String, String) {
     match effect.cannot_tell {
         None => (change(effect.change.mean), range()),
         Some(CannotTell::NoInterval) => (change(effect.change.mean), "-".into()),
-        Some(CannotTell::Unnamed | CannotTell::LowerBound | CannotTell::BeyondSense) => ("-".into(), "-".into()),
+        Some(_) => ("-".into(), "-".into()),
     }
 }
 
@@ -48,7 +48,8 @@ pub(crate) fn value(effect: &Effect, mean: f64) -> String {
     let (_, write) = named(effect);
     match effect.cannot_tell {
         Some(CannotTell::Unnamed) => "?".into(),
-        Some(CannotTell::LowerBound) => format!(">= {}", write(mean)),
+        Some(CannotTell::NotKept) if mean == 0.0 => "?".into(),
+        Some(CannotTell::LowerBound | CannotTell::NotBroken) => format!(">= {}", write(mean)),
         _ => write(mean),
     }
 }
