@@ -3,12 +3,15 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::process;
 
 /// Exchanges of one measurement: a few milliseconds.
 const ROUNDS: usize = 64;
+/// The time for which the other side sleeps before it is woken. A processor that has slept for some microseconds takes
+/// half as long again to wake up as one that has just gone to sleep.
+const SLEEP: Duration = Duration::from_micros(25);
 /// The bounds of a believable price, in nanoseconds; a machine that is busy while it measures answers too high.
 const LEAST_NS: u64 = 2_000;
 const MOST_NS: u64 = 100_000;
@@ -40,6 +43,10 @@ fn measure() -> io::Result<u64> {
         let mut byte = [0];
         let mut rounds = [0; ROUNDS];
         for round in &mut rounds {
+            let rested = Instant::now();
+            while rested.elapsed() < SLEEP {
+                std::hint::spin_loop();
+            }
             let began = Instant::now();
             near.write_all(&byte)?;
             near.read_exact(&mut byte)?;
