@@ -93,7 +93,7 @@ fn commands_that_make_no_sense_fail_and_leave_the_queue_as_it_was() {
         ),
         (Command { flags: 0x41, ..read(0, 8) }, Status::INVALID_FIELD), // fused
         (Command::new(0x7e, 1), Status::INVALID_OPCODE),
-        (Command::new(0x0c, 1), Status::INVALID_OPCODE),
+        (Command::new(0x04, 1), Status::INVALID_OPCODE),
         (Command { sgl: Sgl::in_capsule(4096), ..Host::write_command(1, 0, 4096) }, Status::DATA_SGL_LENGTH_INVALID),
     ];
     for (command, status) in cases {

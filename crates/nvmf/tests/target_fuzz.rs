@@ -150,12 +150,14 @@ fn some_command(dice: &mut Dice) -> (Command, usize) {
         io::WRITE_ZEROES,
         io::FLUSH,
         io::DATASET_MANAGEMENT,
+        io::VERIFY,
+        io::COPY,
         0x0d,
         0x55,
     ]);
     let command = Command::blocks(opcode, nsid, lba, blocks);
     let bytes = match opcode {
-        io::DATASET_MANAGEMENT => 4096,
+        io::DATASET_MANAGEMENT | io::COPY => 4096,
         _ => blocks.saturating_mul(512),
     };
     let cdw12 = command.cdw12 | if dice.one_in(6) { Command::FUA } else { 0 };
@@ -170,6 +172,11 @@ fn some_command(dice: &mut Dice) -> (Command, usize) {
         }
         6 => in_capsule = dice.below(5000) as usize,
         _ => {}
+    }
+    if opcode == io::COPY {
+        // Descriptors of zeros, or of the seed's bytes: ranges from the first block, or out of range.
+        let limit = if dice.one_in(4) { 0x1000 } else { 8 };
+        command.cdw12 = dice.below(limit) as u32;
     }
     if opcode == io::DATASET_MANAGEMENT {
         command.cdw10 = dice.below(256) as u32;

@@ -184,6 +184,8 @@ impl Command {
             (io::COMPARE, false) => "Compare",
             (io::WRITE_ZEROES, false) => "Write Zeroes",
             (io::DATASET_MANAGEMENT, false) => "Dataset Management",
+            (io::VERIFY, false) => "Verify",
+            (io::COPY, false) => "Copy",
             (io::RESERVATION_REGISTER, false) => "Reservation Register",
             (io::RESERVATION_REPORT, false) => "Reservation Report",
             (io::RESERVATION_ACQUIRE, false) => "Reservation Acquire",
@@ -298,5 +300,40 @@ impl Range {
     /// The ranges in a command's data, as many as are whole.
     pub fn all(data: &[u8]) -> impl Iterator<Item = Range> + '_ {
         data.chunks_exact(Range::BYTES).map(<Range as Field>::get)
+    }
+}
+
+layout! {
+    /// A source range of Copy in format 0 (NVM Command Set 1.0, figure 34).
+    pub struct CopySource: 32 {
+        /// First logical block.
+        slba: u64 = 8,
+        /// The number of blocks, minus one.
+        nlb: u16 = 16,
+    }
+}
+
+impl CopySource {
+    /// The Copy command to the blocks from `lba` of `sources` (1 to 256) ranges sent as its data.
+    pub fn copy(nsid: u32, lba: u64, sources: usize) -> Command {
+        debug_assert!((1..=256).contains(&sources));
+        let (cdw10, cdw11) = (lba as u32, (lba >> 32) as u32);
+        Command { cdw10, cdw11, cdw12: sources.wrapping_sub(1) as u32 & 0xff, ..Command::new(io::COPY, nsid) }
+    }
+
+    /// The number of ranges of a Copy command, 1 to 256.
+    pub fn count(command: &Command) -> usize {
+        (command.cdw12 as usize & 0xff) + 1
+    }
+
+    /// The format of the ranges that a Copy command names.
+    pub fn format(command: &Command) -> u8 {
+        (command.cdw12 >> 8) as u8 & 15
+    }
+
+    /// The ranges in a command's data, as many as are whole: first block, and number of blocks.
+    pub fn all(data: &[u8]) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let sources = data.chunks_exact(CopySource::BYTES).map(<CopySource as Field>::get);
+        sources.map(|source| (source.slba, u64::from(source.nlb) + 1))
     }
 }

@@ -36,6 +36,10 @@ pub mod oncs {
     pub const RESERVATIONS: u16 = 1 << 5;
     /// The feature Timestamp.
     pub const TIMESTAMP: u16 = 1 << 6;
+    /// Verify.
+    pub const VERIFY: u16 = 1 << 7;
+    /// Copy.
+    pub const COPY: u16 = 1 << 8;
 }
 
 layout! {
@@ -115,6 +119,8 @@ layout! {
         awupf: u16 = 528,
         /// Atomic compare and write unit, minus one.
         acwu: u16 = 532,
+        /// Formats of source ranges that Copy takes: bit 0 format 0.
+        ocfs: u16 = 534,
         /// SGL support: bits 1:0 01b, bit 20 offsets in capsules, bit 21 transport descriptors.
         sgls: u32 = 536,
         /// Namespaces at once.
@@ -199,6 +205,12 @@ layout! {
         npda: u16 = 70,
         /// Optimal write size in blocks, minus one.
         nows: u16 = 72,
+        /// Largest source range of Copy in blocks.
+        mssrl: u16 = 74,
+        /// Most blocks of a Copy.
+        mcl: u32 = 76,
+        /// Source ranges of a Copy, minus one.
+        msrc: u8 = 80,
         /// ANA group.
         anagrpid: u32 = 92,
         /// Attributes: bit 0 write protected.

@@ -17,7 +17,7 @@ pub mod reservation;
 mod status;
 mod text;
 
-pub use command::{Command, Data, GetLogPage, Identify, Range, Sgl};
+pub use command::{Command, CopySource, Data, GetLogPage, Identify, Range, Sgl};
 pub use completion::{AsyncEvent, Completion};
 pub use identify::{IdentifyController, IdentifyNamespace, LbaFormat, NamespaceIds, cns, namespace_list, oncs};
 pub use nqn::{DISCOVERY_NQN, Nqn, NqnError};

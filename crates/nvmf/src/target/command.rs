@@ -6,6 +6,7 @@ use sys::buffer::Buffer;
 use super::fused::Half;
 use super::gate::{Hold, Span};
 use super::io_command::IoCommand;
+use crate::device;
 use crate::spec::{Command, Status};
 
 /// The stage of a command on its way through the target.
@@ -49,11 +50,14 @@ pub(super) struct CommandSlot {
     pub device_uid: u64,
     /// Offset of the first byte on the device.
     pub offset: u64,
-    /// Bytes on the device (Write Zeroes may have many), and the number of them that the device has done.
+    /// Bytes on the device (Write Zeroes may have many), and the number of them that the device has done: Copy reads as
+    /// many, then writes as many.
     pub len: u64,
     pub moved: u64,
     /// Bytes of data from or to the host.
     pub data_len: u32,
+    /// The first bytes of them that mean something: a host may send more.
+    pub wanted: u32,
     /// Bytes of the command's data that have arrived.
     pub received: u32,
     /// Bytes that the pacer counts.
@@ -66,7 +70,7 @@ pub(super) struct CommandSlot {
     pub zeros: bool,
     pub op: OpId,
     pub buffer: Option<Buffer>,
-    /// The data that Compare compares with the device's data.
+    /// The data that Compare compares with the device's data; the descriptors of Copy.
     pub expected: Option<Buffer>,
     /// An error that is known before the command ends: a data digest that does not match.
     pub status: Status,
@@ -99,6 +103,7 @@ impl CommandSlot {
             len: 0,
             moved: 0,
             data_len: 0,
+            wanted: 0,
             received: 0,
             charged: 0,
             has_paid: false,
@@ -128,6 +133,25 @@ impl CommandSlot {
     /// The range of the command on the device; Dataset Management has others.
     pub fn span(&self) -> Span {
         Span { offset: self.offset, len: self.len }
+    }
+
+    /// The status that tells the host of an error number. The medium's errors may be gone when the host tries again.
+    pub fn status_of(&self, errno: i32) -> Status {
+        const EROFS: i32 = 30;
+        const EDQUOT: i32 = 122;
+        match errno {
+            device::ECANCELED => Status::ABORTED_BY_REQUEST,
+            device::ENOSPC | EDQUOT => Status::CAPACITY_EXCEEDED.do_not_retry(),
+            EROFS => Status::NAMESPACE_WRITE_PROTECTED.do_not_retry(),
+            device::EIO => match self.command {
+                IoCommand::Read | IoCommand::Compare | IoCommand::Verify => Status::UNRECOVERED_READ_ERROR,
+                IoCommand::Copy if self.moved < self.len => Status::UNRECOVERED_READ_ERROR,
+                IoCommand::Write | IoCommand::WriteZeroes | IoCommand::Copy => Status::WRITE_FAULT,
+                IoCommand::Flush | IoCommand::DatasetManagement => Status::INTERNAL_ERROR,
+            },
+            // Error numbers are open: any other one is the target's own failure.
+            _ => Status::INTERNAL_ERROR,
+        }
     }
 
     /// True if the data of the host and those of the device are the same, in a Compare whose data are complete.

@@ -6,7 +6,7 @@ use super::admin::{ABORTS_LESS_ONE, EVENT_REQUESTS_LESS_ONE};
 use super::configuration::{Namespace, Subsystem};
 use super::controller::{Controller, Service};
 use super::core::Core;
-use super::{errors, fused, io_command, logs};
+use super::{copy, errors, fused, io_command, logs};
 use crate::identity::Machine;
 use crate::spec::reservation::rescap;
 use crate::spec::{
@@ -57,7 +57,7 @@ pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command)
             active(subsystem, controller, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
             Ok(vec![0; 4096])
         }
-        cns::CONTROLLER_CSI if asked.csi == 0 => Ok(command_limits(subsystem)),
+        cns::CONTROLLER_CSI if asked.csi == 0 => Ok(command_limits(core, subsystem)),
         // One combination: the NVM command set alone.
         cns::COMMAND_SETS => {
             let mut page = vec![0; 4096];
@@ -95,6 +95,7 @@ fn namespace(core: &Core, it: &Namespace) -> IdentifyNamespace {
     let block = device.block_bytes();
     let blocks = device.bytes() / u64::from(block);
     let identities = it.identities();
+    let (copied, copied_of_range) = copy::limits(core.configuration.options.max_io_bytes, block.trailing_zeros());
     IdentifyNamespace {
         nsze: blocks,
         ncap: blocks,
@@ -103,6 +104,9 @@ fn namespace(core: &Core, it: &Namespace) -> IdentifyNamespace {
         rescap,
         dlfeat: 0b1001, // deallocated blocks read as zeros; Write Zeroes may deallocate
         nsattr: u8::from(device.read_only()),
+        mssrl: copied_of_range,
+        mcl: copied,
+        msrc: copy::SOURCES_LESS_ONE,
         nguid: identities.nguid.unwrap_or_default(),
         eui64: identities.eui64.unwrap_or_default(),
         nvmcap: u128::from(blocks) * u128::from(block),
@@ -114,14 +118,20 @@ fn namespace(core: &Core, it: &Namespace) -> IdentifyNamespace {
     }
 }
 
-/// Identify Controller of the NVM command set (NVM Command Set specification 1.0, section 4.1.5.2): WZSL in byte 1,
-/// DMRSL in bytes 4 to 7.
-fn command_limits(subsystem: &Subsystem) -> Vec<u8> {
+/// Identify Controller of the NVM command set (NVM Command Set specification 1.0, section 4.1.5.2): VSL in byte 0, WZSL
+/// in byte 1, DMRSL in bytes 4 to 7.
+fn command_limits(core: &Core, subsystem: &Subsystem) -> Vec<u8> {
     let limits = subsystem.spec.command_limits;
     let mut page = vec![0; 4096];
+    page[0] = largest_transfer(core);
     page[1] = limits.zeroed_pages_log2;
     page[4..8].copy_from_slice(&limits.deallocated_blocks.to_le_bytes());
     page
+}
+
+/// The largest I/O as a power of two of 4 KiB: MDTS, and VSL, because the target reads what it verifies into a buffer.
+fn largest_transfer(core: &Core) -> u8 {
+    (core.configuration.options.max_io_bytes / 4096).trailing_zeros() as u8
 }
 
 /// The fields that discovery and I/O controllers have in common.
@@ -129,7 +139,7 @@ fn common(core: &Core, controller: &Controller, subsystem_nqn: &Nqn) -> Identify
     let options = &core.configuration.options;
     IdentifyController {
         fr: Text::new(&options.firmware),
-        mdts: (options.max_io_bytes / 4096).trailing_zeros() as u8,
+        mdts: largest_transfer(core),
         cntlid: controller.id,
         ver: property::VERSION_1_4,
         ctratt: 1 | 1 << 6, // 128-bit host identifiers; any command keeps the controller alive
@@ -184,6 +194,7 @@ fn io_controller(core: &Core, controller: &Controller, subsystem: &Subsystem) ->
         oncs: io_command::optional_commands(options.hidden_commands),
         fuses: io_command::fused_operations(options.hidden_commands),
         acwu: fused::BLOCKS as u16 - 1,
+        ocfs: 1,
         vwc: 0b101,
         ioccsz: (64 + options.in_capsule_bytes) / 16,
         ofcs: 1,

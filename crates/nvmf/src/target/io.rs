@@ -19,9 +19,9 @@ use super::io_command::{Counter, Direction, IoCommand};
 use super::pacing::OPS;
 use super::stats::HostStats;
 use super::transport::{Sink, Transport};
-use super::{afloat, fused, limited, stragglers};
+use super::{afloat, copy, fused, limited, stragglers};
 use crate::device::{Done, Io, IoKind, charged_bytes};
-use crate::spec::{Command, Data, Range, Status};
+use crate::spec::{Command, CopySource, Data, Range, Status};
 
 /// A request to a device: the range of the data on the device, and the bytes that travel from or to the host.
 struct Request {
@@ -121,7 +121,12 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, capsule_byte
         _ => 0,
     };
     let index = conn.slots.take();
-    let charged = charged_bytes(host_len) * if io == IoCommand::Compare { 2 } else { 1 };
+    let charged = match io {
+        IoCommand::Compare => charged_bytes(host_len) * 2,
+        IoCommand::Verify => charged_bytes(request.len as u32),
+        IoCommand::Copy => charged_bytes(host_len) + conn.max_io_bytes,
+        _ => charged_bytes(host_len),
+    };
     conn.slots[index] = CommandSlot {
         stage: if in_capsule { Stage::Capsule } else { Stage::Unadmitted },
         command: io,
@@ -134,6 +139,7 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, capsule_byte
         offset: request.offset,
         len: request.len,
         data_len: host_len,
+        wanted: request.data_len,
         charged,
         reserved,
         zeros: zeros && io == IoCommand::Read,
@@ -160,8 +166,8 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, capsule_byte
 /// The request that the command makes of the device.
 ///
 /// # Errors
-/// The statuses of the command's section in the NVM Command Set specification 1.0: Compare 3.2.1, Dataset Management
-/// 3.2.3, Read 3.2.4, Write 3.2.6, Write Zeroes 3.2.8.
+/// The statuses of the command's section in the NVM Command Set specification 1.0: Compare 3.2.1, Copy 3.2.2, Dataset
+/// Management 3.2.3, Read 3.2.4, Verify 3.2.5, Write 3.2.6, Write Zeroes 3.2.8.
 #[inline]
 fn request(
     io: IoCommand,
@@ -171,7 +177,7 @@ fn request(
     max_io_bytes: u32,
 ) -> Result<Request, Status> {
     match io {
-        IoCommand::Read | IoCommand::Write | IoCommand::Compare | IoCommand::WriteZeroes => {
+        IoCommand::Read | IoCommand::Write | IoCommand::Compare | IoCommand::WriteZeroes | IoCommand::Verify => {
             let len = u64::from(command.block_count()) << block_shift;
             let end = command.slba().checked_add(u64::from(command.block_count()));
             if end.is_none_or(|end| end > bytes >> block_shift) {
@@ -183,10 +189,28 @@ fn request(
                 return Ok(Request { offset, len, data_len: 0 });
             }
             if len > u64::from(max_io_bytes) {
-                // MDTS in Identify Controller (Base specification 2.0, figure 275).
+                // MDTS in Identify Controller (Base specification 2.0, figure 275), and VSL.
                 return Err(Status::INVALID_FIELD.do_not_retry());
             }
+            if io == IoCommand::Verify {
+                return Ok(Request { offset, len, data_len: 0 });
+            }
             Ok(Request { offset, len, data_len: len as u32 })
+        }
+        IoCommand::Copy => {
+            let count = CopySource::count(command);
+            if CopySource::format(command) != 0 {
+                return Err(Status::INVALID_FIELD.do_not_retry());
+            }
+            if count > usize::from(copy::SOURCES_LESS_ONE) + 1 {
+                return Err(Status::COMMAND_SIZE_LIMIT_EXCEEDED.do_not_retry());
+            }
+            if command.slba() >= bytes >> block_shift {
+                return Err(Status::LBA_OUT_OF_RANGE.do_not_retry());
+            }
+            // The descriptors tell how much it is.
+            let data_len = (count * CopySource::BYTES) as u32;
+            Ok(Request { offset: command.slba() << block_shift, len: 0, data_len })
         }
         IoCommand::Flush => Ok(Request { offset: 0, len: 0, data_len: 0 }),
         IoCommand::DatasetManagement => {
@@ -330,6 +354,17 @@ pub(super) fn data_complete(conn: &mut Connection, core: &mut Core, index: u16) 
             Err(_) => return finish(conn, core, index, Status::INTERNAL_ERROR),
         }
     }
+    if slot.command == IoCommand::Verify {
+        match core.pool.take(slot.len as usize) {
+            Ok(buffer) => slot.buffer = Some(buffer),
+            Err(_) => return finish(conn, core, index, Status::INTERNAL_ERROR),
+        }
+    }
+    if slot.command == IoCommand::Copy
+        && let Err(status) = copy::prepare(conn, core, index)
+    {
+        return finish(conn, core, index, status);
+    }
     to_device(conn, core, index);
 }
 
@@ -341,8 +376,14 @@ pub(super) fn to_device(conn: &mut Connection, core: &mut Core, index: u16) {
         return end(conn, core, index, Status::INVALID_NAMESPACE.do_not_retry());
     }
     let slot = &mut conn.slots[index];
-    let (mut offset, mut len) = (slot.offset + slot.moved, slot.len - slot.moved);
-    let kind = slot.command.row().device_op;
+    let (mut offset, mut len) = (slot.offset + slot.moved, slot.len.saturating_sub(slot.moved));
+    let (mut kind, mut skip) = (slot.command.row().device_op, slot.moved as u32);
+    if slot.command == IoCommand::Copy {
+        let nsid = slot.nsid;
+        let shift = conn.namespace(core, nsid).map_or(0, |namespace| namespace.block_shift);
+        (kind, offset, len, skip) = copy::next(&conn.slots[index], shift);
+    }
+    let slot = &conn.slots[index];
     if slot.command == IoCommand::DatasetManagement {
         match next_range(conn, core, index) {
             Ok(Some(range)) => (offset, len) = range,
@@ -353,17 +394,14 @@ pub(super) fn to_device(conn: &mut Connection, core: &mut Core, index: u16) {
     let slot = &mut conn.slots[index];
     let span = Span { offset, len };
     // Only the second half of the operation that holds the range may change it.
-    if slot.command.row().changes_blocks
-        && slot.fused.is_none()
-        && core.channels[slot.channel].gate.bars(span, core.reactor)
-    {
+    if kind.is_write() && slot.fused.is_none() && core.channels[slot.channel].gate.bars(span, core.reactor) {
         slot.stage = Stage::Gated;
         return core.gated.push((token, index));
     }
     slot.stage = Stage::Device;
     let carries_data = matches!(kind, IoKind::Read | IoKind::Write);
     let buffer = if carries_data { slot.buffer.take() } else { None };
-    let skip = if carries_data { slot.moved as u32 } else { 0 };
+    let skip = if carries_data { skip } else { 0 };
     let flight = Flight {
         span,
         connection: token,
@@ -418,17 +456,18 @@ pub(super) fn device_done(conn: &mut Connection, core: &mut Core, index: u16, do
     let moved = match done.result {
         Ok(moved) => moved,
         Err(errno) => {
-            let status = status_of(errno, slot.command);
+            let status = slot.status_of(errno);
             return end(conn, core, index, status);
         }
     };
     match slot.command {
-        IoCommand::Read | IoCommand::Write | IoCommand::Compare => {
+        IoCommand::Read | IoCommand::Write | IoCommand::Compare | IoCommand::Verify | IoCommand::Copy => {
+            let status = slot.status_of(crate::device::EIO);
             slot.moved += moved;
-            if slot.moved < slot.len {
+            let whole = if slot.command == IoCommand::Copy { 2 * slot.len } else { slot.len };
+            if slot.moved < whole {
                 if moved == 0 {
                     // The device moves nothing more: a file has become shorter than its namespace.
-                    let status = status_of(crate::device::EIO, slot.command);
                     return end(conn, core, index, status);
                 }
                 return to_device(conn, core, index);
@@ -451,24 +490,6 @@ pub(super) fn device_done(conn: &mut Connection, core: &mut Core, index: u16, do
     }
     let is_equal = slot.command != IoCommand::Compare || slot.is_equal();
     finish(conn, core, index, if is_equal { Status::SUCCESS } else { Status::COMPARE_FAILURE.do_not_retry() });
-}
-
-/// The status that tells a host of an error number. The medium's errors may be gone when the host tries again.
-fn status_of(errno: i32, command: IoCommand) -> Status {
-    const EROFS: i32 = 30;
-    const EDQUOT: i32 = 122;
-    match errno {
-        crate::device::ECANCELED => Status::ABORTED_BY_REQUEST,
-        crate::device::ENOSPC | EDQUOT => Status::CAPACITY_EXCEEDED.do_not_retry(),
-        EROFS => Status::NAMESPACE_WRITE_PROTECTED.do_not_retry(),
-        crate::device::EIO => match command {
-            IoCommand::Read | IoCommand::Compare => Status::UNRECOVERED_READ_ERROR,
-            IoCommand::Write | IoCommand::WriteZeroes => Status::WRITE_FAULT,
-            IoCommand::Flush | IoCommand::DatasetManagement => Status::INTERNAL_ERROR,
-        },
-        // Error numbers are open: any other one is the target's own failure.
-        _ => Status::INTERNAL_ERROR,
-    }
 }
 
 /// Ends the command with an error; the other half of a fused operation ends with it.
@@ -535,7 +556,11 @@ fn count(conn: &mut Connection, core: &mut Core, index: u16, status: Status) {
     }
     match command {
         IoCommand::Read | IoCommand::Write | IoCommand::Compare => core.bytes += len,
-        IoCommand::Flush | IoCommand::WriteZeroes | IoCommand::DatasetManagement => {}
+        IoCommand::Flush
+        | IoCommand::WriteZeroes
+        | IoCommand::DatasetManagement
+        | IoCommand::Verify
+        | IoCommand::Copy => {}
     }
     let counter = command.row().counter;
     let host: &mut HostStats = core.host(tenant);

@@ -17,6 +17,8 @@ pub(super) enum IoCommand {
     Compare,
     WriteZeroes,
     DatasetManagement,
+    Verify,
+    Copy,
 }
 
 /// The way that the data of a command travel.
@@ -57,7 +59,7 @@ pub(super) struct IoCommandRow {
 }
 
 /// The table of I/O commands, in the order of [`IoCommand`].
-pub(super) static TABLE: [IoCommandRow; 6] = [
+pub(super) static TABLE: [IoCommandRow; 8] = [
     IoCommandRow {
         command: IoCommand::Flush,
         opcode: opcode::io::FLUSH,
@@ -128,6 +130,30 @@ pub(super) static TABLE: [IoCommandRow; 6] = [
         oncs: oncs::DATASET_MANAGEMENT,
         device_op: IoKind::Deallocate,
         counter: Counter::Deallocates,
+        shown_as: ::live::Op::Other,
+    },
+    IoCommandRow {
+        command: IoCommand::Verify,
+        opcode: opcode::io::VERIFY,
+        direction: Direction::NoData,
+        changes_blocks: false,
+        need: Need::Read,
+        has_fua: false,
+        oncs: oncs::VERIFY,
+        device_op: IoKind::Read,
+        counter: Counter::Reads,
+        shown_as: ::live::Op::Other,
+    },
+    IoCommandRow {
+        command: IoCommand::Copy,
+        opcode: opcode::io::COPY,
+        direction: Direction::FromHost,
+        changes_blocks: true,
+        need: Need::Write,
+        has_fua: true,
+        oncs: oncs::COPY,
+        device_op: IoKind::Write,
+        counter: Counter::Writes,
         shown_as: ::live::Op::Other,
     },
 ];

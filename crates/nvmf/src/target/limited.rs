@@ -69,7 +69,11 @@ pub(super) fn holds_back(conn: &mut Connection, core: &mut Core, index: u16) -> 
         IoCommand::Read => false,
         IoCommand::Write => true,
         // As in SPDK, commands without data of the host's are not limited.
-        IoCommand::Flush | IoCommand::WriteZeroes | IoCommand::DatasetManagement => return false,
+        IoCommand::Flush
+        | IoCommand::WriteZeroes
+        | IoCommand::DatasetManagement
+        | IoCommand::Verify
+        | IoCommand::Copy => return false,
     };
     if slot.has_paid {
         return false;

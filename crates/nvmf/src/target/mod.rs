@@ -18,6 +18,7 @@ mod command;
 mod configuration;
 mod connection;
 mod controller;
+mod copy;
 mod core;
 mod errors;
 mod fabrics;
