@@ -50,7 +50,10 @@ says '"nsze": *262144' $nvme id-ns $ONE -o json
 says 'nsze +: 0$' $nvme id-ns /dev/nvme0 -n 7
 says '"uuid": *"[0-9a-f-]{36}"' $nvme ns-descs $ONE -o json
 says '"nsid": *2' $nvme list-ns /dev/nvme0 -o json
-says 'vsl +: 0' $nvme nvm-id-ctrl /dev/nvme0
+says 'vsl +: 8' $nvme nvm-id-ctrl /dev/nvme0
+says 'mdts +: 8' $nvme id-ctrl /dev/nvme0
+says 'fuses +: (0x)?1' $nvme id-ctrl /dev/nvme0
+says 'mcl +: 256' $nvme id-ns $ONE
 says 'lbads:0 +\(in use\)|pic' $nvme nvm-id-ns $ONE
 says 'namespace-id: ?1' $nvme get-ns-id $ONE
 says '"critical_warning": *0' $nvme smart-log /dev/nvme0 -o json
@@ -97,6 +100,13 @@ try $nvme resv-release $TWO --crkey=0x11 --rtype=2 --rrela=0
 try $nvme resv-register $TWO --crkey=0x11 --rrega=1
 says 'regctl +: 0' $nvme resv-report $TWO --eds
 try $nvme resv-notif-log /dev/nvme0
+# What the reserved disk took is copied, and verified.
+try $nvme copy $TWO -d 100 -s 8 -b 1
+try $nvme read $TWO -s 100 -c 1 -z 8192 -d /tmp/back
+try cmp /tmp/data /tmp/back
+refuses 'LBA Out of Range' $nvme copy $TWO -d 16383 -s 8 -b 1
+try $nvme verify $TWO -s 100 -c 1
+refuses 'LBA Out of Range' $nvme verify $TWO -s 16384 -c 0
 refuses 'LBA Out of Range' $nvme read $TWO -s 16384 -c 0 -z 4096 -d /tmp/back
 says 'Success' $nvme io-passthru $ONE --opcode=2 -n 1 -l 4096 -r --cdw10=0 --cdw12=0
 says 'Success' $nvme admin-passthru /dev/nvme0 --opcode=6 -l 4096 -r --cdw10=1
@@ -113,9 +123,7 @@ says '0000: .. .. .. .. .. .. 02 00' $nvme get-feature /dev/nvme0 -f 0x0e -l 8
 # What the target does not have it says so of; nothing stops, and the log of errors has it.
 for page in supported-log-pages ana-log self-test-log endurance-log sanitize-log 'persistent-event-log -a 0 -l 512'; do refuses 'Invalid Log Page' $nvme $page /dev/nvme0; done
 for structure in list-ctrl primary-ctrl-caps; do refuses 'Invalid Field' $nvme $structure /dev/nvme0; done
-absent $nvme verify $ONE -s 0 -c 7
 absent $nvme write-uncor $ONE -s 0 -c 0
-absent $nvme copy $ONE -d 10 -s 0 -b 1
 absent $nvme format $ONE -f
 absent $nvme sanitize /dev/nvme0 -a 2
 absent $nvme delete-ns /dev/nvme0 -n 1
