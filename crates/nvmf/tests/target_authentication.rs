@@ -55,7 +55,11 @@ impl Exchange for Thinking {
 
 /// A connected admin queue of the host that must authenticate.
 fn unproven(served: &Served) -> Host {
-    let mut host = Host::open(served.address, false, false);
+    unproven_on(Host::tcp(served.address))
+}
+
+fn unproven_on(host: Host) -> Host {
+    let mut host = host.greeted(false, false);
     let connected = host.connect(0, 32, raw::dynamic(), NQN, SLOW_HOST);
     assert!(connected.status.is_ok(), "{}", connected.status);
     host
@@ -154,6 +158,39 @@ fn messages_that_wait_to_be_examined_are_bounded() {
         let _ = open.send(());
     }
     served.assert_alive();
+}
+
+/// A network whose peers fill the queue delays itself: a host from elsewhere has the next turn.
+#[test]
+fn networks_take_turns_at_being_examined() {
+    let served = Served::plain();
+    let (begun, has_begun) = mpsc::channel();
+    let (open, gate) = mpsc::channel();
+    served.target.set_authenticator(Some(Arc::new(Gate { begun, open: Arc::new(Mutex::new(gate)) })));
+    let message = [1; 64];
+    let send = || Authentication::send(message.len() as u32);
+    let mut crowd: Vec<Host> = (0..40).map(|_| unproven(&served)).collect();
+    for host in &mut crowd {
+        host.send_command(send(), &message);
+    }
+    has_begun.recv().unwrap();
+    // A command after the message is refused by the reactor, which has then handed the message on.
+    let identify = Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 };
+    for host in &mut crowd {
+        assert!(host.command(identify.command(0), &[]).status.is(Status::AUTHENTICATION_REQUIRED));
+    }
+    let mut other = unproven_on(Host::from_elsewhere(served.address));
+    let cid = other.send_command(send(), &message);
+    assert!(other.command(identify.command(0), &[]).status.is(Status::AUTHENTICATION_REQUIRED));
+    // The message that is being examined, one more of the crowd, and that of the host.
+    for _ in 0..3 {
+        open.send(()).unwrap();
+    }
+    let answer = other.response();
+    assert_eq!((answer.cid, answer.status), (cid, Status::SUCCESS));
+    for _ in 0..crowd.len() {
+        let _ = open.send(());
+    }
 }
 
 /// Lets in who says the word.

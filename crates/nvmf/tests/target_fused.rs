@@ -6,6 +6,7 @@ mod raw;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use nvmf::device::{DeviceKind, Effect, Fault, FaultOn, Latency};
 use nvmf::pdu::{H2cData, Pdu};
@@ -320,4 +321,53 @@ fn an_operation_waits_for_writes_that_are_in_the_device() {
         }
         assert_eq!(read(&mut other, 3), 1);
     }
+}
+
+/// A device that answers an operation never, or late, keeps nobody waiting for longer than the limit.
+#[test]
+fn commands_that_wait_for_a_range_are_given_back() {
+    let mut options = Options::default();
+    options.limits.hold = Duration::from_millis(50);
+    let devices = [
+        ("mem", DeviceKind::Memory { bytes: 1 << 20 }),
+        ("faulty", DeviceKind::Faulty { base: "mem".into(), seed: 1 }),
+    ];
+    let served = Served::with(options, &devices);
+    let ((mut control, mut queue), (_other, mut other)) = (Host::pair(served.address), Host::pair(served.address));
+    let never = |on| [Fault { on, effect: Effect::Never, one_in: 1, count: Some(1) }];
+    let interrupted = Status::COMMAND_INTERRUPTED;
+    served.target.set_faults("faulty", &never(FaultOn::Reads)).unwrap();
+    let cids = [queue.send_command(first(3), &block(0)), queue.send_command(second(3), &block(1))];
+    raw::until(|| served.target.stats().reactors[0].pacer.in_flight == 1);
+    assert_eq!(other.command(half(io::WRITE, 0, 3, 1, true), &block(2)).status, interrupted);
+    assert_eq!(swap(&mut other, 3, 0, 1, [true, true]), [interrupted, FAILED]);
+    let abort = |cid: u16| Command { cdw10: 1 | u32::from(cid) << 16, ..Command::new(admin::ABORT, 0) };
+    assert_eq!(control.command(abort(cids[0]), &[]).result, 0);
+    assert!(queue.response().status.is(Status::ABORTED_BY_REQUEST) && queue.response().status.is(FAILED));
+    // A write that stays in the device keeps the operation waiting, too.
+    served.target.set_faults("faulty", &never(FaultOn::Writes)).unwrap();
+    let cid = queue.send_command(half(io::WRITE, 0, 3, 1, true), &block(4));
+    raw::until(|| served.target.stats().reactors[0].pacer.in_flight == 1);
+    assert_eq!(swap(&mut other, 3, 0, 1, [true, true]), [interrupted, FAILED]);
+    assert_eq!(control.command(abort(cid), &[]).result, 0);
+    assert!(queue.response().status.is(Status::ABORTED_BY_REQUEST));
+    assert_eq!(swap(&mut other, 3, 0, 1, [true, true]), [Status::SUCCESS; 2]);
+    assert_eq!(served.target.stats().reactors[0].pending_io, 0);
+}
+
+/// A target that ends does not wait for a second half that never comes.
+#[test]
+fn a_half_alone_does_not_hold_up_the_end() {
+    let served = Served::plain();
+    let (_admin, mut queue) = Host::pair(served.address);
+    queue.send_command(first(3), &block(0));
+    // And half a capsule of another one.
+    let (_second_admin, mut torn) = Host::pair(served.address);
+    let bytes = torn.capsule(&Command { cid: 7, ..first(4) }, &block(0));
+    torn.send(&bytes[..bytes.len() - 100]);
+    raw::until(|| served.target.stats().reactors[0].pending_io == 2);
+    drop(torn);
+    let begun = Instant::now();
+    served.target.shutdown(Duration::from_secs(100));
+    assert!(begun.elapsed() < Duration::from_secs(60), "the end waited for the second half");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::answer::Answer;
-use super::auth::{Closed, Examination, Examiner, ExchangeState};
+use super::auth::{Closed, Examination, Examiner, ExchangeState, Verdict};
 use super::connection::{Connection, Phase};
 use super::controller::{Controller, IoQueue, NewController, Service};
 use super::core::Core;
@@ -305,21 +305,21 @@ fn authentication_send(conn: &mut Connection, core: &mut Core, command: &Command
     }
     let exchange = std::mem::replace(place, Box::new(Closed));
     conn.is_examined = true;
-    let message = data.to_vec();
-    let examination = Examination { queue: conn.token, cid: command.cid, exchange, message, accepted: false };
-    if !Examiner::examine(&core.shared, examination) {
-        // The host tries again with a new connection, as after any authentication that fails.
-        conn.respond(core, command.cid, Status::COMMAND_INTERRUPTED, 0);
-        conn.hang_up(core);
-    }
+    let examination = Examination::new(conn.token, command.cid, exchange, data.to_vec());
+    Examiner::examine(&core.shared, conn.source(), examination);
 }
 
 /// Answers the command whose message has been examined.
 pub(super) fn examined(conn: &mut Connection, core: &mut Core, examination: Examination) {
-    let status = if examination.accepted { Status::SUCCESS } else { Status::INVALID_FIELD.do_not_retry() };
+    let status = match examination.verdict {
+        Verdict::Accepted => Status::SUCCESS,
+        Verdict::Refused => Status::INVALID_FIELD.do_not_retry(),
+        // The host tries again with a new connection, as after any authentication that fails.
+        Verdict::Displaced => Status::COMMAND_INTERRUPTED,
+    };
     (conn.exchange, conn.is_examined) = (Some(examination.exchange), false);
     conn.respond(core, examination.cid, status, 0);
-    if !examination.accepted {
+    if examination.verdict != Verdict::Accepted {
         conn.hang_up(core);
     }
     forget_if_done(conn, core);

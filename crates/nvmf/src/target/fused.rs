@@ -52,9 +52,12 @@ pub(super) fn meets(conn: &mut Connection, core: &mut Core, command: &Command, i
     }
 }
 
-/// Ends a first half that waits for its second half in vain.
+/// Ends a first half that waits for its second half in vain. One whose capsule is still arriving stays.
 #[cold]
 pub(super) fn give_up(conn: &mut Connection, core: &mut Core) {
+    if matches!(conn.fused, Pending::First(first) if conn.slots.stage(first) != Stage::Fused) {
+        return;
+    }
     if let Pending::First(first) = std::mem::take(&mut conn.fused) {
         fail(conn, core, first, Status::ABORTED_MISSING_FUSED);
     }

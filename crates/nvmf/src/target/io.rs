@@ -666,7 +666,7 @@ pub(super) fn evict(conn: &mut Connection, core: &mut Core, nsid: u32) {
 pub(super) fn give_back(conn: &mut Connection, core: &mut Core, longest_ns: u64) {
     let now_ns = core.now_ns;
     let late = |(index, slot): (u16, &mut CommandSlot)| {
-        let waits = matches!(slot.stage, Stage::Held | Stage::Limited);
+        let waits = matches!(slot.stage, Stage::Held | Stage::Limited | Stage::Gated);
         let is_late = waits && now_ns.saturating_sub(slot.arrived_ns) > longest_ns;
         is_late.then_some((index, slot.cid))
     };

@@ -42,6 +42,7 @@ mod security;
 mod stats;
 mod stragglers;
 mod transport;
+mod turns;
 mod vital;
 mod work;
 

@@ -81,7 +81,19 @@ pub struct Unit {
 
 impl Host {
     pub fn tcp(address: SocketAddr) -> Host {
-        let stream = TcpStream::connect(address).unwrap();
+        Host::on(TcpStream::connect(address).unwrap())
+    }
+
+    /// A host that comes from another address of this machine, 127.0.0.2.
+    pub fn from_elsewhere(address: SocketAddr) -> Host {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
+        connect(&socket, &address).unwrap();
+        Host::on(socket.into())
+    }
+
+    fn on(stream: TcpStream) -> Host {
         stream.set_nodelay(true).unwrap();
         // Not a limit on the target's speed: a target that never answers fails the test instead of hanging it.
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -91,7 +103,12 @@ impl Host {
 
     /// After the handshake.
     pub fn open(address: SocketAddr, header_digest: bool, data_digest: bool) -> Host {
-        let mut host = Host::tcp(address);
+        Host::tcp(address).greeted(header_digest, data_digest)
+    }
+
+    /// The host after the handshake.
+    pub fn greeted(self, header_digest: bool, data_digest: bool) -> Host {
+        let mut host = self;
         let asked = IcReq::asking(header_digest, data_digest);
         host.send(&asked.pdu());
         let Pdu::IcResp(response) = host.unit().unwrap().pdu else { panic!("no ICResp") };
