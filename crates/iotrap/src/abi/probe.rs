@@ -74,6 +74,8 @@ const CALLS: &[(c_long, [usize; 6])] = &[
     (libc::SYS_getuid, [0; 6]),
     (libc::SYS_kcmp, [0, 0, 0, BAD, BAD, 0]),
     (libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE as usize, 0, 0, 0, 0]),
+    (libc::SYS_prlimit64, [0, libc::RLIMIT_FSIZE as usize, 0, 0, 0, 0]),
+    (libc::SYS_capget, [BAD, 0, 0, 0, 0, 0]),
     (libc::SYS_prctl, [libc::PR_SET_NAME as usize, BAD, 0, 0, 0, 0]),
     (libc::SYS_prctl, [PR_SET_SYSCALL_USER_DISPATCH as usize, 0, 0, 0, 0, 0]),
     (libc::SYS_unshare, [0; 6]),

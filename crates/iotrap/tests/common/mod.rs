@@ -121,14 +121,20 @@ impl Volume {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-ec"]);
         command.arg(
-            "for lane in lane0 lane1 lane2 lane3; do mount --bind \"$ROOT/volume\" \"$ROOT/$lane\"; done
+            "[ -z \"$ROOM\" ] || { mount -t tmpfs -o size=\"$ROOM\" none \"$ROOT/volume\"; mkdir \"$ROOT/volume/inner\"; }
+             for lane in lane0 lane1 lane2 lane3; do mount --bind \"$ROOT/volume\" \"$ROOT/$lane\"; done
              for lane in lane1 lane2 lane3; do
                [ -z \"$OTHER\" ] || mount --bind \"$ROOT/scratch/$OTHER\" \"$ROOT/$lane/$OTHER\"
              done
              export LD_PRELOAD=\"$TRAP\"; exec \"$@\"",
         );
         command.arg("sh").arg(program).args(arguments);
-        command.env("ROOT", self.place.path()).env("SCRATCH", self.path("scratch")).env("OTHER", "").env("TRAP", "");
+        command
+            .env("ROOT", self.place.path())
+            .env("SCRATCH", self.path("scratch"))
+            .env("OTHER", "")
+            .env("TRAP", "")
+            .env("ROOM", "");
         for lane in 0..4 {
             command.env(format!("LANE{lane}"), self.path(&format!("lane{lane}")));
         }

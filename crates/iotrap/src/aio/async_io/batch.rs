@@ -9,6 +9,7 @@ use crate::abi::raw;
 use crate::aio::async_io::driver::BATCH;
 use crate::aio::async_io::engine::{Engine, RECORDS};
 use crate::aio::async_io::record::{Inode, LANES, NONE, Task, Work};
+use crate::aio::async_io::submitter::Submitter;
 use crate::aio::async_io::{CACHED, CAPACITIES, ENDING, LEFT, TAKEN, ring};
 use crate::state::group::GroupRef;
 use crate::state::reason::Reason;
@@ -50,6 +51,8 @@ pub struct Batch {
     id: u64,
     /// The ring and the bell, once they were looked for; the inner None says that this thread does not have them.
     reach: Option<Option<(c_int, c_int)>>,
+    /// The rights and limits of this thread, once they were looked up.
+    submitter: Option<Submitter>,
     /// The descriptor of the last request, and the place of its file, of which the batch is a user.
     held: Option<(c_int, u32)>,
     /// The engine's thread has something to take over.
@@ -61,7 +64,17 @@ pub struct Batch {
 
 impl Batch {
     pub fn new(engine: &'static Engine, place: usize, id: u64) -> Batch {
-        Batch { engine, place, id, reach: None, held: None, news: false, cached: [NONE; BATCH], cached_count: 0 }
+        Batch {
+            engine,
+            place,
+            id,
+            reach: None,
+            submitter: None,
+            held: None,
+            news: false,
+            cached: [NONE; BATCH],
+            cached_count: 0,
+        }
     }
 
     /// The ring and the bell, if this thread has them. The program may have closed them without the library's
@@ -84,7 +97,7 @@ impl Batch {
     /// The work for the engine in a request that the kernel would carry out inside io_submit. None if the request goes
     /// to the kernel: because it does not block there, because the engine cannot do it, or because something is wrong
     /// with it, which the kernel tells.
-    pub fn would_block(&self, request: &Iocb) -> Option<Wanted> {
+    pub fn would_block(&mut self, request: &Iocb) -> Option<Wanted> {
         let (write, vectored) = match request.opcode {
             opcode::PREAD => (false, false),
             opcode::PWRITE => (true, false),
@@ -117,17 +130,31 @@ impl Batch {
             libc::S_IFBLK if !direct => {}
             _ => return None,
         }
+        let bytes = if vectored { u64::MAX } else { request.count };
+        let end = (request.offset as u64).saturating_add(bytes);
         if direct {
-            let bytes = if vectored { u64::MAX } else { request.count };
-            let extends = (request.offset as u64).saturating_add(bytes) > stat.st_size as u64;
+            let extends = end > stat.st_size as u64;
             let has_holes = (stat.st_blocks as u64).saturating_mul(512) < stat.st_size as u64;
             if !extends && !has_holes {
                 return None;
             }
         }
+        if write && !self.may_write_by_engine(end) {
+            return None;
+        }
         let possible = !vectored || (request.buffer != 0 && request.count <= VECTORS);
         let wanted = Wanted { work: Work::Transfer { write }, vectored, inode: Inode::of(&stat) };
         possible.then_some(wanted)
+    }
+
+    /// True if a write that ends there is the same when the engine's thread carries it out.
+    fn may_write_by_engine(&mut self, end: u64) -> bool {
+        let engine = self.engine;
+        let submitter = *self.submitter.get_or_insert_with(|| Submitter::here(engine.rights()));
+        if !submitter.has_same_rights() {
+            LEFT.fetch_add(1, Relaxed);
+        }
+        submitter.has_same_rights() && submitter.may_reach(end)
     }
 
     /// The work of a sync. The engine takes a sync after writes that it has taken, and a sync of other lanes, which the

@@ -22,6 +22,7 @@ use crate::aio::async_io::driver;
 use crate::aio::async_io::numbers::Numbers;
 use crate::aio::async_io::record::{Inode, NONE, Record, Task};
 use crate::aio::async_io::ring::{self, Ring};
+use crate::aio::async_io::submitter;
 use crate::aio::context::CONTEXTS;
 use crate::state::process;
 use crate::state::table::{self, Entry};
@@ -117,6 +118,9 @@ pub struct Engine {
     /// The file that shadows write to: a memory file without contents.
     shadows: Own,
     alive: AtomicU32,
+    /// The effective capabilities of the engine's thread, and whether they are known.
+    rights: AtomicU64,
+    rights_known: AtomicBool,
     /// The ring, until the engine's thread takes it over.
     handed: MaybeUninit<Ring>,
     records: [Record; RECORDS],
@@ -197,6 +201,10 @@ fn start(place: *mut Engine, engine: &'static Engine) -> raw::Result<()> {
     unsafe { handed.write(MaybeUninit::new(made)) };
     let memory = raw_thread::map(size_of::<Memory>()).ok_or(libc::ENOMEM)?;
     let memory: *mut Memory = core::ptr::with_exposed_provenance_mut(memory);
+    // The thread begins with the rights of this one, and never changes them.
+    let rights = submitter::rights();
+    engine.rights.store(rights.unwrap_or_default(), Relaxed);
+    engine.rights_known.store(rights.is_some(), Relaxed);
     engine.alive.store(1, Release);
     let argument = place.expose_provenance();
     // SAFETY: memory that was just mapped; the engine's mapping stays.
@@ -301,6 +309,11 @@ impl Engine {
     /// The descriptors of the ring and the bell, if the calling thread has them.
     pub fn reach(&self) -> Option<(c_int, c_int)> {
         Some((self.ring.is_there()?, self.bell.is_there()?))
+    }
+
+    /// The effective capabilities of the engine's thread; None if nobody may ask for them.
+    pub fn rights(&self) -> Option<u64> {
+        self.rights_known.load(Relaxed).then(|| self.rights.load(Relaxed))
     }
 
     /// The ring's descriptor, if it is there.

@@ -19,6 +19,7 @@
 //! | the thread: list, ring, events | [`driver`] |
 //! | io_uring by system calls | [`ring`] |
 //! | a request; numbers that are taken and given back | [`record`], [`numbers`] |
+//! | the rights and limits of the thread that submits | [`submitter`] |
 //!
 //! The library carries out reads of data in the page cache on the spot (RWF_NOWAIT); only their events take that way.
 //!
@@ -39,6 +40,7 @@ mod engine;
 mod numbers;
 mod record;
 mod ring;
+mod submitter;
 
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -60,7 +62,7 @@ static TELL: AtomicBool = AtomicBool::new(false);
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 /// Reads that were answered from the page cache.
 static CACHED: AtomicU64 = AtomicU64::new(0);
-/// Requests of threads that do not have the engine's descriptors.
+/// Requests of threads that do not have the engine's descriptors, and writes of threads with other rights.
 static LEFT: AtomicU64 = AtomicU64::new(0);
 /// Threads that end the program at this moment: the engine takes no writes meanwhile.
 static ENDING: AtomicU32 = AtomicU32::new(0);
@@ -83,7 +85,7 @@ pub fn owns(fd: c_int) -> bool {
 pub fn tell() {
     let (taken, cached, left) = (TAKEN.load(Relaxed), CACHED.load(Relaxed), LEFT.load(Relaxed));
     if TELL.load(Acquire) && taken + cached + left > 0 {
-        let mut line = raw::Digits::<256>::empty();
+        let mut line = raw::Digits::<320>::empty();
         line.push(b"iotrap: ");
         line.number(taken);
         line.push(b" libaio requests were carried out asynchronously, ");
@@ -92,7 +94,7 @@ pub fn tell() {
         if left > 0 {
             line.push(b"iotrap: ");
             line.number(left);
-            line.push(b" libaio requests were left to the kernel: the library's descriptors were closed, or not in the thread's table\n");
+            line.push(b" libaio requests were left to the kernel: the library's descriptors were closed, or not in the thread's table, or the thread has given rights up\n");
         }
         crate::abi::said::line(line.as_bytes());
     }
