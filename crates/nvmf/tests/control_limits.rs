@@ -9,7 +9,8 @@ use nvmf::control::{Control, Settings};
 use nvmf::pdu::Pdu;
 use nvmf::spec::opcode::{admin, io};
 use nvmf::spec::{
-    Command, Completion, GetLogPage, Identify, IdentifyController, Range, Sgl, Status, cns, feature, log, oncs,
+    Command, Completion, CopySource, GetLogPage, Identify, IdentifyController, Range, Sgl, Status, cns, feature, log,
+    oncs,
 };
 use nvmf::target::Options;
 use raw::{Host, NQN};
@@ -228,17 +229,27 @@ fn a_command_that_is_hidden_is_not_there() {
     let (mut admin, mut queue) = Host::pair(address);
     let asked = Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 };
     let page = admin.fetch(asked.command(0)).unwrap();
-    let of_all = oncs::COMPARE | oncs::DATASET_MANAGEMENT | oncs::WRITE_ZEROES;
+    let of_all = oncs::COMPARE | oncs::DATASET_MANAGEMENT | oncs::WRITE_ZEROES | oncs::COPY;
     assert_eq!(IdentifyController::read(page.first_chunk().unwrap()).oncs & of_all, oncs::DATASET_MANAGEMENT);
     let effects = GetLogPage { lid: log::EFFECTS, lsp: 0, retain: false, length: 4096, offset: 0 };
     let effects = admin.fetch(effects.command(0)).unwrap();
     let of = |opcode: u8| effects[1024 + 4 * usize::from(opcode)];
-    assert_eq!((of(io::WRITE_ZEROES), of(io::COMPARE)), (0, 0));
+    assert_eq!((of(io::WRITE_ZEROES), of(io::COMPARE), of(io::COPY)), (0, 0, 0));
     assert!(of(io::DATASET_MANAGEMENT) != 0 && of(io::WRITE) != 0);
     let refused = Status::INVALID_OPCODE.do_not_retry();
     assert_eq!(queue.command(Command::blocks(io::WRITE_ZEROES, 1, 0, 1), &[]).status, refused);
     assert_eq!(queue.command(Command::blocks(io::COMPARE, 1, 0, 1), &[]).status, refused);
+    assert_eq!(queue.command(CopySource::copy(1, 0, 1), &[]).status, refused);
     assert_eq!(queue.write(1, 0, &[1; 512]), Status::SUCCESS);
+}
+
+#[test]
+fn a_fused_operation_that_is_hidden_is_not_there() {
+    for (masked, fuses) in [(json!({}), 1), (json!({ "masked_fuses": ["fcws"] }), 0)] {
+        let (_control, address) = served_with(masked, json!({}));
+        let page = Host::admin(address).fetch(Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 }.command(0)).unwrap();
+        assert_eq!(IdentifyController::read(page.first_chunk().unwrap()).fuses, fuses);
+    }
 }
 
 /// ONCS, the effects log, RESCAP, the commands, the features and the log page are of one mind.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nvmf::device::{DeviceKind, Effect, Fault, FaultOn, Latency};
 use nvmf::pdu::{H2cData, Pdu};
 use nvmf::spec::opcode::{admin, io};
-use nvmf::spec::{Command, Identify, IdentifyController, Sgl, Status, cns, reservation};
+use nvmf::spec::{Command, Identify, IdentifyController, Sgl, Status, cns, oncs, reservation};
 use nvmf::target::Options;
 use raw::{Host, Served};
 
@@ -227,6 +227,24 @@ fn an_abort_of_one_half_ends_both() {
     assert_eq!(queue.response().cid, late);
     assert_eq!(read(&mut queue, 3), 9);
     raw::until(|| served.target.stats().reactors[0].pending_io == 0);
+}
+
+#[test]
+fn a_target_that_hides_the_operation_refuses_it() {
+    for hides_fused in [true, false] {
+        let hidden_commands = if hides_fused { 0 } else { oncs::COMPARE };
+        let options = Options { hides_fused, hidden_commands, ..Options::default() };
+        let served = Served::with(options, &[("mem", DeviceKind::Memory { bytes: 1 << 20 })]);
+        let (mut admin, mut queue) = Host::pair(served.address);
+        let page = admin.fetch(Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 }.command(0)).unwrap();
+        assert_eq!(IdentifyController::read(page.first_chunk().unwrap()).fuses, 0);
+        let statuses = swap(&mut queue, 3, 0, 1, [true, true]);
+        let invalid = Status::INVALID_FIELD.do_not_retry();
+        let of_first = if hides_fused { invalid } else { Status::INVALID_OPCODE.do_not_retry() };
+        assert_eq!(statuses, [of_first, invalid]);
+        assert_eq!(read(&mut queue, 3), 0);
+        assert_eq!(queue.command(half(io::WRITE, 0, 3, 1, true), &block(5)).status, Status::SUCCESS);
+    }
 }
 
 /// The work of one host on a block: it swaps its own values in, each made of its number and a count.

@@ -63,16 +63,19 @@ pub(super) fn give_up(conn: &mut Connection, core: &mut Core) {
     }
 }
 
-/// Checks the part of a command in a fused operation, if it says that it has one.
+/// Checks the part of a command in a fused operation.
 ///
 /// # Errors
 /// Command Aborted due to Missing Fused Command for a second half without a first one; Command Aborted due to Failed
 /// Fused Command where the first half has failed; Invalid Field for other commands than Compare and Write, in this
-/// order.
+/// order, and where the target hides them.
 #[inline]
-pub(super) fn check(conn: &Connection, command: &Command, io: IoCommand) -> Result<(), Status> {
+pub(super) fn check(conn: &Connection, core: &Core, command: &Command, io: IoCommand) -> Result<(), Status> {
+    if core.configuration.options.fused_operations() == 0 {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
     match (command.fuse(), conn.fused, io) {
-        (0, ..) | (Command::FUSE_FIRST, _, IoCommand::Compare) => Ok(()),
+        (Command::FUSE_FIRST, _, IoCommand::Compare) => Ok(()),
         (Command::FUSE_SECOND, Pending::First(_), IoCommand::Write) => Ok(()),
         (Command::FUSE_SECOND, Pending::Nothing, _) => Err(Status::ABORTED_MISSING_FUSED),
         (Command::FUSE_SECOND, Pending::Failed, _) => Err(Status::ABORTED_FAILED_FUSED),

@@ -192,7 +192,7 @@ fn io_controller(core: &Core, controller: &Controller, subsystem: &Subsystem) ->
         nn: subsystem.spec.max_namespaces,
         mnan: subsystem.spec.max_namespaces,
         oncs: io_command::optional_commands(options.hidden_commands),
-        fuses: io_command::fused_operations(options.hidden_commands),
+        fuses: options.fused_operations(),
         acwu: fused::BLOCKS as u16 - 1,
         ocfs: 1,
         vwc: 0b101,

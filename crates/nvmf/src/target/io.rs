@@ -67,7 +67,9 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, capsule_byte
     if io.row().oncs & core.configuration.options.hidden_commands != 0 {
         return Err(Status::INVALID_OPCODE.do_not_retry());
     }
-    fused::check(conn, command, io)?;
+    if command.fuse() != 0 {
+        fused::check(conn, core, command, io)?;
+    }
     let request = request(io, command, namespace.block_shift, namespace.device.bytes(), conn.max_io_bytes)?;
     if io == IoCommand::WriteZeroes && conn.command_limits().zeroed_bytes().is_some_and(|most| request.len > most) {
         // NVM Command Set specification 1.0: the command is beyond WZSL.

@@ -183,11 +183,6 @@ pub(super) fn optional_commands(hidden: u16) -> u16 {
     TABLE.iter().fold(oncs::RESERVATIONS | oncs::TIMESTAMP, |oncs, row| oncs | row.oncs) & !hidden
 }
 
-/// FUSES: the target carries out Compare and Write, unless it hides Compare.
-pub(super) fn fused_operations(hidden: u16) -> u16 {
-    u16::from(hidden & oncs::COMPARE == 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

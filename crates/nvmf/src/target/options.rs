@@ -26,6 +26,8 @@ pub struct Options {
     pub c2h_success: bool,
     /// Bits of ONCS, of optional commands that the target neither names in Identify nor carries out.
     pub hidden_commands: u16,
+    /// True if the target hides Compare and Write as one operation (FUSES), and refuses it.
+    pub hides_fused: bool,
     /// The granularity of keep-alive timeouts that hosts are told (KAS), in units of 100 ms.
     pub keep_alive_units: u16,
     /// The shortest keep-alive timeout in milliseconds: shorter ones become this one. A host may have no timeout.
@@ -106,6 +108,11 @@ impl Default for Limits {
 }
 
 impl Options {
+    /// FUSES: the target carries out Compare and Write, unless it hides that or Compare.
+    pub(super) fn fused_operations(&self) -> u16 {
+        u16::from(!self.hides_fused && self.hidden_commands & oncs::COMPARE == 0)
+    }
+
     /// True if hosts cannot reserve namespaces: the commands, features and log page of reservations are not there.
     pub(super) fn hides_reservations(&self) -> bool {
         self.hidden_commands & oncs::RESERVATIONS != 0
@@ -129,6 +136,7 @@ impl Default for Options {
             in_capsule_bytes: 4096,
             c2h_success: true,
             hidden_commands: 0,
+            hides_fused: false,
             keep_alive_units: 10,
             least_keep_alive_ms: 0,
             limits: Limits::default(),

@@ -51,9 +51,14 @@ const TRANSPORT: &[Param] = &[
         ParamKind::ListOf(&["nvmcmps", "nvmdsmsv", "nvmwzsv", "reservs", "nvmcpys"]),
         "none",
         "optional commands that the target hides and refuses: Compare, Dataset Management, Write Zeroes, those of \
-         reservations; it has no Copy",
+         reservations, Copy",
     ),
-    Param::ignored("masked_fuses", ParamKind::Any, "the target has no fused commands to hide"),
+    Param::optional(
+        "masked_fuses",
+        ParamKind::ListOf(&["fcws"]),
+        "none",
+        "fused operations that the target hides and refuses: Compare and Write",
+    ),
     Param::optional(
         "max_aq_depth",
         ParamKind::Number(4096),
@@ -151,6 +156,7 @@ fn create_transport(state: &mut State, params: &Params) -> Outcome {
     }
     options.hidden_commands =
         params.list_if("masked_oncs").into_iter().flatten().fold(0, |bits, name| bits | oncs_bit(name));
+    options.hides_fused = params.list_if("masked_fuses").is_some_and(|names| !names.is_empty());
     options.pacing = pacing_of(state, params)?;
     state.target.set_options(options).map_err(refusal)?;
     state.remember("nvmf", "nvmf_create_transport", params.as_given().clone());
@@ -164,6 +170,7 @@ fn oncs_bit(name: &str) -> u16 {
         "nvmdsmsv" => oncs::DATASET_MANAGEMENT,
         "nvmwzsv" => oncs::WRITE_ZEROES,
         "reservs" => oncs::RESERVATIONS,
+        "nvmcpys" => oncs::COPY,
         _ => 0,
     }
 }
