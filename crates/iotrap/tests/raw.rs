@@ -79,6 +79,14 @@ fn masks_of_every_kind() {
     assert!(counted.reason("which --raw has caught") > 50);
 }
 
+/// The default action of SIGSYS does not end `--raw`, and is the one that the program sees.
+#[test]
+fn defaults_of_all_signals() {
+    let Some(counted) = holds("defaults_of_all_signals") else { return };
+    all_lanes(&counted);
+    assert!(counted.reason("which --raw has caught") > 6 * 16);
+}
+
 /// Without `--raw`, asynchronous writes in flight are lost when the program ends by an inline call.
 #[test]
 fn an_inline_end_waits() {

@@ -336,10 +336,20 @@ pub unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<isize> 
             dispatches();
             return None;
         }
+        libc::SYS_rt_sigaction if arguments[1] == 0 && signal::is_default_of_sigsys(arguments[0] as c_int, None) => {
+            changed[0] = signal::DEFAULT as usize;
+            // SAFETY: the program's arguments, of another signal.
+            return Some(unsafe { bare(number, changed) });
+        }
         libc::SYS_rt_sigaction if is_readable(arguments[1], WORDS * size_of::<u64>()) => {
             let signal = arguments[0] as c_int;
             // SAFETY: the program's arguments.
             let mut action = unsafe { (arguments[1] as *const [u64; WORDS]).read_unaligned() };
+            if signal::is_default_of_sigsys(signal, Some(action[0] as usize)) {
+                (changed[0], changed[1]) = (signal::DEFAULT as usize, 0);
+                // SAFETY: the program's arguments, of another signal.
+                return Some(unsafe { bare(number, changed) });
+            }
             action[WORDS - 1] &= !SIGSYS_BIT;
             changed[1] = &raw const action as usize;
             // SAFETY: the program's arguments, with a copy of its action.

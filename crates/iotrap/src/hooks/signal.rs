@@ -28,6 +28,19 @@ pub fn around<T>(signal: c_int, handler: Option<usize>, change: impl FnOnce() ->
     result
 }
 
+/// True if a program under `--raw` asks for its action of SIGSYS, or sets the default one: programs do so for all
+/// signals in turn (git's children, Python). The action stays the library's, which does as the default action does for
+/// SIGSYS from elsewhere, and the program is told of the default action.
+pub fn is_default_of_sigsys(signal: c_int, handler: Option<usize>) -> bool {
+    signal == libc::SIGSYS
+        && handler.is_none_or(|handler| handler == libc::SIG_DFL)
+        && dispatch::on()
+        && process::is_own()
+}
+
+/// A signal whose action is the default one at all times.
+pub const DEFAULT: c_int = libc::SIGKILL;
+
 /// The program's action with a mask without SIGSYS, if `--raw` is in force.
 ///
 /// # Safety
@@ -58,6 +71,10 @@ macro_rules! actions {
             ) -> c_int {
                 // SAFETY: the program's contract: null, or a structure.
                 let handler = unsafe { action.as_ref() }.map(|action| action.sa_sigaction);
+                if is_default_of_sigsys(signal, handler) {
+                    // SAFETY: the program's contract: null, or room for an action.
+                    return unsafe { real::$name(DEFAULT, core::ptr::null(), before) };
+                }
                 // SAFETY: the program's contract.
                 let changed = unsafe { without_sigsys(action) };
                 let action = changed.as_ref().map_or(action, core::ptr::from_ref);
@@ -80,6 +97,9 @@ macro_rules! handlers {
             /// The program's contract ([`crate::hooks`]).
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(signal: c_int, handler: *mut c_void) -> *mut c_void {
+                if is_default_of_sigsys(signal, Some(handler.expose_provenance())) {
+                    return core::ptr::null_mut(); // SIG_DFL
+                }
                 // SAFETY: the program's contract.
                 around(signal, Some(handler.expose_provenance()), || unsafe { real::$name(signal, handler) })
             }
@@ -102,6 +122,7 @@ pub unsafe extern "C-unwind" fn sigset(signal: c_int, handler: *mut c_void) -> *
     match handler.expose_provenance() {
         HOLD if signal == libc::SIGSYS && dispatch::on() => core::ptr::null_mut(), // SIG_DFL
         HOLD => real(),
+        handler if is_default_of_sigsys(signal, Some(handler)) => core::ptr::null_mut(),
         handler => around(signal, Some(handler), real),
     }
 }

@@ -440,6 +440,48 @@ static void ignores(void)
 	reads(fd, 'a', BLOCKS, block);
 }
 
+/* A program looks at the actions of all signals, and sets the default ones, as git does for its children. The action
+ * of SIGSYS then looks like the default action, and the library catches the calls of that program. */
+static void defaults_of_all_signals(void)
+{
+	char *block = aligned(BLOCK);
+	struct {
+		uintptr_t handler;
+		unsigned long words[3];
+	} none = {0}, kept;
+	struct sigaction before, action = {.sa_handler = SIG_DFL};
+	make_file(at(0, "file"), 'a', BLOCKS);
+	for (int way = 0; way < 6; way++) {
+		memset(&before, 0x55, sizeof before);
+		memset(&kept, 0x55, sizeof kept);
+		for (int number = 1; number < 32; number++) {
+			if (number == SIGKILL || number == SIGSTOP)
+				continue;
+			switch (way) {
+			case 0: CHECK_IS(sigaction(number, NULL, &before), 0); break;
+			case 1: CHECK_IS(sigaction(number, &action, &before), 0); break;
+			case 2: before.sa_handler = signal(number, SIG_DFL); break;
+			case 3: CHECK_IS(syscall(SYS_rt_sigaction, number, NULL, &kept, 8), 0); break;
+			case 4: CHECK_IS(kernel(SYS_rt_sigaction, number, (long)&none, (long)&kept, 8), 0); break;
+			case 5: before.sa_handler = sigset(number, SIG_DFL); break;
+			}
+			if (number == SIGSYS)
+				CHECK(way == 3 || way == 4 ? kept.handler == 0 : before.sa_handler == SIG_DFL);
+		}
+		int fd = inline_open(at(0, "file"), O_RDONLY | O_DIRECT);
+		reads(fd, 'a', BLOCKS, block);
+		CHECK_IS(kernel(SYS_close, fd, 0, 0, 0), 0);
+	}
+	pid_t child = fork();
+	int status;
+	if (child == 0) {
+		raise(SIGSYS);
+		_exit(0);
+	}
+	CHECK_IS(waitpid(child, &status, 0), child);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
+}
+
 /* The end by an inline call waits for what was submitted (with asynchronous libaio). */
 static void ends_inline(void)
 {
@@ -515,6 +557,7 @@ int main(int count, char **arguments)
 		{"masks", masks},
 		{"ignores", ignores},
 		{"handlers", handlers},
+		{"defaults_of_all_signals", defaults_of_all_signals},
 		{"ends_inline", ends_inline},
 		{"handles_it_itself", handles_it_itself},
 		{"registers", registers},
