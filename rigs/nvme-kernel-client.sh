@@ -7,13 +7,15 @@
 #   SCRIPT       runs in the guest as root, by busybox's sh. PROGRAMs of this machine (and other files) are there under
 #                their paths, with their libraries. A target that listens on this machine's 127.0.0.1:PORT is at
 #                10.0.2.2:PORT.
-#   RIG_MEM      megabytes of memory: 768, and 1536 for Debian 13
-#   RIG_CPUS     processors: 2, and 1 for Debian 13 without KVM: QEMU 7.2 ends its kernel when it patches itself on two
+#   RIG_MEM      megabytes of memory: 768, and 1536 for Debian 13 and 14
+#   RIG_CPUS     processors: 2, and 1 for Debian 13 and 14 without KVM: QEMU 7.2 ends their kernels when they patch
+#                themselves on two
 #   RIG_MODULES  more modules of the kernel: RIG_MODULES="ext4 dm-mod"
 #   RIG_DEBIAN   13 boots Linux 6.12 of Debian 13, which has what the cloud kernel of this machine's Debian lacks:
-#                authentication, and the kernel's own target (nvmet), with configfs mounted for it
-#   RIG_PACKAGES packages of Debian 13 that the guest has, with those that they need: RIG_PACKAGES="nvme-cli". Their
-#                programs run by `newer NAME` in the guest, with their own libraries
+#                authentication, and the kernel's own target (nvmet), with configfs mounted for it; 14 boots the kernel
+#                that Debian 14 has at the time (7.2 and later), which concatenates secure channels
+#   RIG_PACKAGES packages of Debian 13, or 14, that the guest has, with those that they need: RIG_PACKAGES="nvme-cli".
+#                Their programs run by `newer NAME` in the guest, with their own libraries
 #   RIG_DISKS    files that are disks of the guest (with RIG_MODULES=virtio_blk): their names are the serial numbers
 #   RIG_QEMU     more arguments for QEMU: RIG_QEMU="-device nvme,serial=1,drive=d -drive file=D,format=raw,if=none,id=d"
 #   RIG_FORWARD  PORT: connections to 127.0.0.1:PORT of this machine go to port 4420 of the guest
@@ -26,8 +28,8 @@
 # written to the rig's standard input come to SCRIPT on /dev/ttyS0, so that it can wait for what happens outside.
 #
 # Nothing is installed or changed on this machine but the cache.
-# Needs of Debian: qemu-system-x86 busybox-static kmod cpio, and xz-utils for Debian 13; downloads
-# linux-image-cloud-amd64, or linux-image-amd64 of Debian 13 from the same archive as this machine's packages.
+# Needs of Debian: qemu-system-x86 busybox-static kmod cpio, and xz-utils for Debian 13 and 14; downloads
+# linux-image-cloud-amd64, or linux-image-amd64 of Debian 13 or 14 from the same archive as this machine's packages.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -51,15 +53,15 @@ trap 'rm -rf "$work"' EXIT; trap 'exit 130' INT; trap 'exit 143' TERM
 # ---- the kernel: downloaded once, by whoever comes first ----
 
 
-# Makes apt look at Debian 13 through the archive that this machine's packages come from. Nothing of this machine's own
-# package lists changes.
-look_at_debian_13() {
+# Makes apt look at Debian 13 or 14 through the archive that this machine's packages come from. Nothing of this
+# machine's own package lists changes.
+look_at_newer_debian() {
   local archive here=$cache/apt
   archive=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME)' | awk '$2 == "bookworm" || $2 == "trixie" {print $1; exit}')
   [ -n "$archive" ] || refuse "apt knows no archive of Debian: run apt-get update on Debian"
   mkdir -p "$here/lists/partial" "$here/archives/partial" "$here/etc"
   cp -r /etc/apt/apt.conf.d "$here/etc/" # proxies
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $archive trixie main" > "$here/etc/sources.list"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $archive $codename main" > "$here/etc/sources.list"
   : > "$here/status"
   apt+=(-o "Dir::Etc=$here/etc" -o "Dir::State::lists=$here/lists" -o "Dir::Cache=$here" -o "Dir::State::status=$here/status"
     -o APT::Sandbox::User=root)
@@ -68,35 +70,40 @@ look_at_debian_13() {
 
 fetch_kernel() {
   local image apt=()
-  [ "$debian" != 13 ] || look_at_debian_13
-  find_image() { apt-cache "${apt[@]}" depends "$package" 2> /dev/null | awk '/Depends:/ {print $2; exit}'; }
+  [ -z "$debian" ] || look_at_newer_debian
+  find_image() { apt-cache "${apt[@]}" depends "$package" 2> /dev/null | awk '/Depends: linux-image-/ {print $2; exit}'; }
   image=$(find_image)
   if [ -z "$image" ] && [ "$(id -u)" = 0 ]; then
     apt-get "${apt[@]}" update -qq > "$work/apt" 2>&1 || refuse "apt-get update: $(tail -n 1 "$work/apt")"
     image=$(find_image)
   fi
   [ -n "$image" ] || refuse "no package $package: run apt-get update on Debian"
+  # From Debian 14 on the image is in packages of its own.
+  image+=" $(apt-cache "${apt[@]}" depends "$image" 2> /dev/null | awk '/Depends: linux-(binary|modules)-/ {print $2}' | tr '\n' ' ')"
   mkdir "$work/kernel"
   # Root's directories are not for apt's own user.
   chmod 755 "$work"; [ "$(id -u)" != 0 ] || chown _apt "$work/kernel" 2> /dev/null || true
-  (cd "$work/kernel" && apt-get "${apt[@]}" download -qq "$image" > "$work/apt" 2>&1) ||
+  # shellcheck disable=SC2086 # a list of names
+  (cd "$work/kernel" && apt-get "${apt[@]}" download -qq $image > "$work/apt" 2>&1) ||
     refuse "cannot download $image: $(tail -n 1 "$work/apt")"
-  dpkg-deb --fsys-tarfile "$work"/kernel/*.deb | tar -C "$cache" -x --wildcards './boot/vmlinuz*' './lib/modules*' './usr/lib/modules*' 2> "$work/tar" ||
-    grep -q 'Not found in archive' "$work/tar" || refuse "$(tail -n 1 "$work/tar")"
+  for package in "$work"/kernel/*.deb; do
+    dpkg-deb --fsys-tarfile "$package" | tar -C "$cache" -x --wildcards './boot/vmlinuz*' './lib/modules*' './usr/lib/modules*' 2> "$work/tar" ||
+      grep -q 'Not found in archive' "$work/tar" || refuse "$(tail -n 1 "$work/tar")"
+  done
   # Where modules are below /usr, modprobe -d looks for them below /lib.
   [ -d "$cache/lib" ] || ln -s usr/lib "$cache/lib"
   rm -r "$work/kernel"
 }
 
-# Unpacks packages of Debian 13, and all that they need, into a directory of the cache.
+# Unpacks packages of Debian 13 or 14, and all that they need, into a directory of the cache.
 fetch_packages() {
   local apt=() list
-  look_at_debian_13
+  look_at_newer_debian
   mkdir "$work/packages"
   chmod 755 "$work"; [ "$(id -u)" != 0 ] || chown _apt "$work/packages" 2> /dev/null || true
-  # With the empty status of look_at_debian_13 nothing counts as installed: these are all of them.
+  # With the empty status of look_at_newer_debian nothing counts as installed: these are all of them.
   list=$(apt-get "${apt[@]}" install -s --no-install-recommends "$@" 2> "$work/apt" | awk '$1 == "Inst" {print $2}')
-  [ -n "$list" ] || refuse "no packages $* in Debian 13: $(tail -n 1 "$work/apt")"
+  [ -n "$list" ] || refuse "no packages $* in Debian ${debian:-13}: $(tail -n 1 "$work/apt")"
   # shellcheck disable=SC2086 # a list of names
   (cd "$work/packages" && apt-get "${apt[@]}" download -qq $list > "$work/apt" 2>&1) ||
     refuse "cannot download $list: $(tail -n 1 "$work/apt")"
@@ -108,20 +115,23 @@ fetch_packages() {
 }
 
 debian=${RIG_DEBIAN:-}
+codename=trixie; [ "$debian" != 14 ] || codename=forky
 cache=${RIG_CACHE:-/var/cache/plimsoll-rigs}
 case $debian in
   '') package=linux-image-cloud-amd64 ;;
-  13) package=linux-image-amd64; cache=$cache/debian-13 ;;
-  *) refuse "RIG_DEBIAN=$debian: 13, or nothing for this machine's Debian" ;;
+  13 | 14) package=linux-image-amd64; cache=$cache/debian-$debian ;;
+  *) refuse "RIG_DEBIAN=$debian: 13, 14, or nothing for this machine's Debian" ;;
 esac
 if ! mkdir -p "$cache" 2> /dev/null || [ ! -w "$cache" ]; then
   cache=${XDG_CACHE_HOME:-$HOME/.cache}/plimsoll-rigs${debian:+/debian-$debian}
 fi
 mkdir -p "$cache"
 exec 9> "$cache/lock"; flock 9
-newest() { find "$cache/boot" -name 'vmlinuz-*-amd64' 2> /dev/null | sort -V | tail -n 1; }
+# The kernel is in /boot, or from Debian 14 on beside its modules.
+newest() { { find "$cache/boot" "$cache"/lib/modules/*/vmlinuz -name 'vmlinuz*' 2> /dev/null || true; } | sort -V | tail -n 1; }
 [ -n "$(newest)" ] || fetch_kernel
 kernel=$(newest); release=${kernel##*/vmlinuz-}
+[ "$release" != "$kernel" ] || { release=${kernel%/vmlinuz}; release=${release##*/}; }
 [ -s "$cache/lib/modules/$release/modules.dep" ] || depmod -b "$cache" "$release"
 packages=
 if [ -n "${RIG_PACKAGES:-}" ]; then
@@ -140,7 +150,7 @@ cp "$1" "$root/script"
 # shellcheck disable=SC2206 # RIG_MODULES is a list of words
 modules=(virtio_pci virtio_net nvme-tcp crc32c_generic ${RIG_MODULES:-})
 case $debian in
-  13) modules+=(nvmet-tcp null_blk loop hmac sha256_generic sha512_generic dh_generic) ;;
+  13 | 14) modules+=(nvmet-tcp null_blk loop hmac sha256_generic sha512_generic dh_generic) ;;
   *) modules+=(crc32c-intel) ;;
 esac
 for module in "${modules[@]}"; do
@@ -190,13 +200,16 @@ chmod +x "$root/init"
 
 cpus=2
 case $accelerator in
-  # One processor for Debian 13: QEMU 7.2 loses this kernel when a processor patches code that another one runs.
-  tcg) if [ "$debian" = 13 ]; then threads=single cpus=1; else threads=multi; fi; accelerate=(-accel "tcg,thread=$threads" -cpu max) ;;
+  # One processor for Debian 13 and 14: QEMU 7.2 loses these kernels when a processor patches code that another runs.
+  tcg)
+    if [ -n "$debian" ]; then threads=single cpus=1; else threads=multi; fi
+    accelerate=(-accel "tcg,thread=$threads" -cpu max)
+    ;;
   kvm) accelerate=(-accel kvm -cpu host) ;;
   *) refuse "RIG_ACCEL=$accelerator: tcg or kvm" ;;
 esac
 cpus=${RIG_CPUS:-$cpus}
-if [ "$debian" = 13 ]; then memory=${RIG_MEM:-1536}; else memory=${RIG_MEM:-768}; fi
+if [ -n "$debian" ]; then memory=${RIG_MEM:-1536}; else memory=${RIG_MEM:-768}; fi
 forward=; [ -z "${RIG_FORWARD:-}" ] || forward=",hostfwd=tcp:127.0.0.1:$RIG_FORWARD-:4420"
 disks=()
 for disk in ${RIG_DISKS:-}; do

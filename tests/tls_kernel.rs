@@ -1,4 +1,5 @@
-//! TLS between Plimsoll and Linux 6.12 of Debian 13, whose tlshd does the handshakes: the kernel as host and as target.
+//! TLS between Plimsoll and the kernels of Debian 13 (Linux 6.12) and 14 (7.2 and later), whose tlshd does the
+//! handshakes: the kernel as host and as target.
 
 mod common;
 use common::guest::{has_rig, tls_host_guest, tls_target_guest};
@@ -6,12 +7,14 @@ use common::served::{NQN, Served, free_port};
 use common::*;
 
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:9f2c1b1e-3c5b-4f57-8d2e-6a0d1f0b7c11";
-/// A configured key and a retained one. The tlshd of Debian 13 takes no keys of SHA-384 but from itself: its GnuTLS
-/// 3.8.9 proves each key by SHA-256 and therefore agrees on ChaCha20, which NVMe/TCP does not know.
-const KEYS: [&str; 2] = [
+/// A configured key and a retained one of SHA-256, and one of SHA-384.
+const KEYS: [&str; 3] = [
     "NVMeTLSkey-1:01:MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmZwJEiQ:",
     "NVMeTLSkey-1:00:MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmZwJEiQ:",
+    "NVMeTLSkey-1:02:MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmYwMDExMjIzMzQ0NTU2Njc3wWXNJw==:",
 ];
+/// A key that neither end has been given.
+const OTHER: &str = "NVMeTLSkey-1:01:YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmLUSf1H:";
 
 fn key_file(directory: &std::path::Path, key: &str) -> String {
     let path = file(directory, "tls.key", key);
@@ -19,14 +22,39 @@ fn key_file(directory: &std::path::Path, key: &str) -> String {
     path.display().to_string()
 }
 
-/// A key that neither end has been given.
-const OTHER: &str = "NVMeTLSkey-1:01:YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmLUSf1H:";
+/// The keys that the tlshd of this release takes. That of Debian 13 takes no key of SHA-384 but from itself: its GnuTLS
+/// 3.8.9 proves each key by SHA-256 and therefore agrees on ChaCha20, which NVMe/TCP does not know.
+fn keys(debian: &str) -> &'static [&'static str] {
+    if debian == "13" { &KEYS[..2] } else { &KEYS }
+}
 
-/// The kernel's host verifies what it writes, while its controller is reset, with keys of each kind and identities of
-/// both versions. It finds the subsystem by discovery. A host without TLS gets nothing.
 #[test]
 #[ignore = "takes minutes of emulation: make test-guest"]
 fn linux_6_12_is_a_host_over_tls() {
+    linux_is_a_host("13");
+}
+
+#[test]
+#[ignore = "takes minutes of emulation: make test-guest"]
+fn linux_of_debian_14_is_a_host_over_tls() {
+    linux_is_a_host("14");
+}
+
+#[test]
+#[ignore = "takes minutes of emulation: make test-guest"]
+fn linux_6_12_is_a_target_over_tls() {
+    linux_is_a_target("13");
+}
+
+#[test]
+#[ignore = "takes minutes of emulation: make test-guest"]
+fn linux_of_debian_14_is_a_target_over_tls() {
+    linux_is_a_target("14");
+}
+
+/// The kernel's host verifies what it writes, while its controller is reset, with keys of each kind and identities of
+/// both versions. It finds the subsystem by discovery. A host without TLS gets nothing.
+fn linux_is_a_host(debian: &str) {
     if !has_rig() {
         return;
     }
@@ -62,10 +90,10 @@ newer nvme connect $AT -n $SUBSYSTEM --tls > /tmp/said 2>&1 && failed 'a host wi
 dmesg | grep -iE 'I/O error|digest error' && failed 'errors'
 echo "all of it"
 "#;
-    let script = format!("OTHER={OTHER} KEYS='{}'\n{script}", KEYS.join(" "));
+    let script = format!("OTHER={OTHER} KEYS='{}'\n{script}", keys(debian).join(" "));
     let nqn = format!("nqn={NQN}");
-    let said =
-        tls_host_guest(directory, target.port(), &script, |action| match action.split(' ').collect::<Vec<_>>()[..] {
+    let said = tls_host_guest(debian, directory, target.port(), &script, |action| {
+        match action.split(' ').collect::<Vec<_>>()[..] {
             ["key", "0"] => {}
             ["key", number] => {
                 let path = key_file(directory, KEYS[number.parse::<usize>().expect("a number")]);
@@ -74,16 +102,15 @@ echo "all of it"
                 target.rpc(&["nvmf_subsystem_add_host", &nqn, &format!("host={HOST}"), &format!("psk=k{number}")]);
             }
             _ => panic!("{action}"),
-        });
+        }
+    });
     assert!(said.contains("all of it"), "{said}");
     target.end();
 }
 
 /// Our initiator verifies what it writes to the kernel's target, with keys of each kind; without TLS and with another
 /// key it gets in nowhere.
-#[test]
-#[ignore = "takes minutes of emulation: make test-guest"]
-fn linux_6_12_is_a_target_over_tls() {
+fn linux_is_a_target(debian: &str) {
     if !has_rig() {
         return;
     }
@@ -115,12 +142,12 @@ for key in $KEYS; do
 done
 echo "all of it"
 "#;
-    let script = format!("OTHER={OTHER} KEYS='{}'\n{script}", KEYS.join(" "));
+    let script = format!("OTHER={OTHER} KEYS='{}'\n{script}", keys(debian).join(" "));
     let filename = format!("--filename=trtype=tcp adrfam=ipv4 traddr=127.0.0.1 trsvcid={port} subnqn={NQN} ns=1");
     let host = format!("--hostnqn={HOST}");
     let verify = ["run", "--name=v", "--ioengine=nvme_tcp", "--rw=randwrite", "--bsrange=4k-128k", "--size=8m"];
     let verify = [&verify[..], &["--iodepth=16", "--verify=crc32c", "--eta=never", &filename, &host]].concat();
-    let said = tls_target_guest(directory, port, &script, |action| {
+    let said = tls_target_guest(debian, directory, port, &script, |action| {
         let (what, number) = action.split_once(' ').expect("a number");
         let number: usize = number.parse().expect("a number");
         let with =

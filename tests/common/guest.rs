@@ -68,8 +68,8 @@ pub fn target_guest(directory: &Path, port: u16, script: &str, outside: impl FnM
     start(Guest { debian: "13", forward: Some(port), ..Guest::default() }, directory, port, script, outside)
 }
 
-/// The modules and packages with which a guest of Debian 13 speaks TLS.
-const TLS: (&str, &str) = ("tls gcm ghash-generic aes_generic ccm", "ktls-utils nvme-cli keyutils");
+/// The modules and packages with which a guest of Debian 13 or 14 speaks TLS.
+const TLS: (&str, &str) = ("tls ctr gcm ghash-generic aes_generic aesni-intel ccm", "ktls-utils nvme-cli keyutils");
 
 /// The beginning of scripts that speak TLS: `share_key KEY IDENTITY-VERSION SUBSYSTEM` puts a key where the kernel
 /// finds it; `forget_keys` takes all keys away.
@@ -82,15 +82,15 @@ forget_keys() { for serial in $(awk '$8 == "psk"{print $1}' /proc/keys); do newe
 wait_for grep -q 'linked into' /tmp/tlshd.log
 "#;
 
-/// A guest of Debian 13 whose kernel is a host that speaks TLS.
-pub fn tls_host_guest(directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
-    let guest = Guest { debian: "13", modules: TLS.0, packages: TLS.1, ..Guest::default() };
+/// A guest of Debian 13 or 14 whose kernel is a host that speaks TLS.
+pub fn tls_host_guest(debian: &str, directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
+    let guest = Guest { debian, modules: TLS.0, packages: TLS.1, ..Guest::default() };
     start(guest, directory, port, &format!("{TLS_PRELUDE}{script}"), outside)
 }
 
-/// A guest of Debian 13 whose kernel is a target that speaks TLS, its port 4420 that port of this machine.
-pub fn tls_target_guest(directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
-    let guest = Guest { debian: "13", modules: TLS.0, packages: TLS.1, forward: Some(port), ..Guest::default() };
+/// A guest of Debian 13 or 14 whose kernel is a target that speaks TLS, its port 4420 that port of this machine.
+pub fn tls_target_guest(debian: &str, directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
+    let guest = Guest { debian, modules: TLS.0, packages: TLS.1, forward: Some(port), ..Guest::default() };
     start(guest, directory, port, &format!("{TLS_PRELUDE}{script}"), outside)
 }
 
