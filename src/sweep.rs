@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure};
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use hosts::Part;
 use job::Rank;
 use load::sweep::{Axis, Doing, Effort, Moment, Request, Role, Values, Watch};
@@ -65,6 +65,18 @@ fn command() -> Command {
                 .help(
                     "Find the highest depth or rate that keeps this latency, such as p99<1ms, mean<300us, \
                      write:p99.9<5ms; several must all hold",
+                ),
+        )
+        .arg(
+            Arg::new("workload")
+                .long("workload")
+                .value_name("LOG[,LOG]")
+                .value_delimiter(',')
+                .value_parser(value_parser!(PathBuf))
+                .conflicts_with("total-depths")
+                .help(
+                    "Replay a recorded application (a log of trap --trace, of write_iolog, or of blktrace) ever faster, \
+                     and find its load line; several logs are threads, or the CPUs of blktrace",
                 ),
         )
         .arg(
@@ -155,12 +167,21 @@ fn asked(matches: &ArgMatches, words: Vec<OsString>, rank: &Rank) -> anyhow::Res
         }
     }
     ensure!(axes.len() <= 2, "a sweep has two axes at most: {} given", axes.len());
+    if matches.contains_id("workload") && !axes.iter().any(Axis::is_speed) {
+        axes.push(Axis::speeds());
+    }
     let (axis, across, depth) = placed(matches, axes)?;
     let request = Request {
         job: command_line::job_options(&rank.fill_in_words(words))?,
         engines,
         allow_writes: matches.get_flag("allow-writes"),
+        recorded: matches.get_many("workload").into_iter().flatten().cloned().collect(),
     };
+    let speed = axis.is_speed() || across.as_ref().is_some_and(Axis::is_speed);
+    ensure!(
+        !speed || !request.recorded.is_empty(),
+        "--axis replay_time_scale is the speed of a recorded application: give its log, --workload LOG"
+    );
     let duration = |name| *matches.get_one::<Duration>(name).expect("has a default");
     let effort = Effort {
         axis,

@@ -38,6 +38,14 @@ pub enum Error {
         /// The fault in the line, and the text that is expected in its place.
         what: String,
     },
+    /// The log as a whole.
+    #[error("{log}: {what}")]
+    Whole {
+        /// Name of the log.
+        log: String,
+        /// The fault of the log.
+        what: String,
+    },
     /// The log cannot be read.
     #[error("cannot read {log}: {source}")]
     Read {
@@ -337,6 +345,12 @@ impl<R: BufRead> Replay<R> {
     /// The first line is not that of a log.
     pub fn new(input: R, log: impl Into<String>, options: &Iolog) -> Result<Replay<R>, Error> {
         Ok(Replay { reader: Reader::new(input, log)?, options: options.clone(), first_us: None, now_us: 0 })
+    }
+
+    /// The name of a file that a step has named; `replay_redirect`'s if that is set.
+    pub fn file_name(&self, file: usize) -> &str {
+        let own = || self.reader.files().get(file).map_or("", String::as_str);
+        self.options.redirect.as_deref().unwrap_or_else(own)
     }
 
     /// The next step; None at the end.

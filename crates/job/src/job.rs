@@ -3,8 +3,11 @@
 //! Field docs name the fio option where the names differ. All sizes are bytes, all times nanoseconds.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use measure::{Direction, PerDirection};
+
+use crate::threads::Recording;
 
 /// The jobs that a job file and a command line ask for, ready to run.
 #[derive(Clone, Debug, Default)]
@@ -785,6 +788,24 @@ pub struct Iolog {
     pub scale: u64,
     /// `replay_skip`: the ops of a log that are not replayed.
     pub skip: ReplaySkip,
+    /// The recording to replay in place of a log, thread by thread. No job option sets it: a sweep does.
+    pub threads: Option<Replayed>,
+}
+
+impl Iolog {
+    /// True if the job replays a log or a recording, which names files and requests.
+    pub fn is_replay(&self) -> bool {
+        self.read.is_some() || self.threads.is_some()
+    }
+}
+
+/// A recording that a job replays.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replayed {
+    /// The requests of each thread.
+    pub recording: Arc<Recording>,
+    /// No pass begins after this time in nanoseconds since the start. A pass that has begun is finished.
+    pub least_ns: u64,
 }
 
 /// `replay_skip=`: the ops of a log that are not replayed.

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod blktrace;
 pub mod build;
 mod defaults;
 pub mod engines;
@@ -22,6 +23,7 @@ pub mod options;
 pub mod per_host;
 pub mod rank;
 pub mod source;
+pub mod threads;
 pub mod workload;
 
 pub use args::{Invocation, parse_command_line};

@@ -11,6 +11,9 @@ pub enum AxisKind {
     Clones,
     /// Arrivals of an open loop (`rate_iops`, `rate`): throughput is the rate until the system no longer keeps up.
     Rate,
+    /// The speed of a recorded application (`replay_time_scale`): throughput rises until its threads wait for the
+    /// storage all the time.
+    Speed,
     /// Any other option: each value has its own throughput.
     Other,
 }
@@ -22,13 +25,14 @@ impl AxisKind {
             "" | "iodepth" => AxisKind::Depth,
             "numjobs" => AxisKind::Clones,
             "rate_iops" | "rate" => AxisKind::Rate,
+            "replay_time_scale" => AxisKind::Speed,
             _ => AxisKind::Other,
         }
     }
 
     /// True if throughput over the axis rises to a plateau, so that a load line exists.
     pub fn has_load_line(self) -> bool {
-        matches!(self, AxisKind::Depth | AxisKind::Clones)
+        matches!(self, AxisKind::Depth | AxisKind::Clones | AxisKind::Speed)
     }
 
     /// The effect of values beyond the load line.
@@ -36,6 +40,7 @@ impl AxisKind {
         match self {
             AxisKind::Depth => "deeper only adds latency",
             AxisKind::Clones => "more clones only add latency",
+            AxisKind::Speed => "a faster application only adds latency",
             AxisKind::Rate | AxisKind::Other => "more only adds latency",
         }
     }
@@ -45,6 +50,7 @@ impl AxisKind {
         match self {
             AxisKind::Depth => "no depth was visited at several times",
             AxisKind::Clones => "no number of clones was visited at several times",
+            AxisKind::Speed => "no speed was visited at several times",
             AxisKind::Rate => "no rate was visited at several times",
             AxisKind::Other => "no value was visited at several times",
         }
@@ -55,6 +61,7 @@ impl AxisKind {
         match self {
             AxisKind::Depth => "depth",
             AxisKind::Clones => "number of clones",
+            AxisKind::Speed => "speed",
             AxisKind::Rate => "rate",
             AxisKind::Other => "value",
         }
@@ -65,6 +72,7 @@ impl AxisKind {
         match self {
             AxisKind::Depth => "depths",
             AxisKind::Clones => "numbers of clones",
+            AxisKind::Speed => "speeds",
             AxisKind::Rate => "rates",
             AxisKind::Other => "values",
         }
@@ -81,7 +89,7 @@ pub fn place(option: &str, x: f64) -> String {
 pub fn flag(option: &str) -> String {
     match AxisKind::of(option) {
         AxisKind::Depth => "--iodepth".into(),
-        AxisKind::Clones | AxisKind::Rate | AxisKind::Other => format!("--axis {option}"),
+        AxisKind::Clones | AxisKind::Rate | AxisKind::Speed | AxisKind::Other => format!("--axis {option}"),
     }
 }
 

@@ -179,9 +179,9 @@ const CHANGED: &str = "the machine changed during the sweep";
 fn scatter(effects: &Effects) -> Option<String> {
     let odd = effects.odd_part();
     if effects.error > SCATTERED * (1.0 - HIDDEN * odd) {
-        return Some(format!("visits to the same depths differ by {}", percent(effects.error)));
+        return Some(format!("visits to the same point differ by {}", percent(effects.error)));
     }
-    (odd > OFTEN).then(|| format!("{} of the visits do not agree with the others at the same depths", percent(odd)))
+    (odd > OFTEN).then(|| format!("{} of the visits do not agree with the others at the same point", percent(odd)))
 }
 
 /// The reason why the visits cannot name a load line; None if they can.
@@ -348,8 +348,8 @@ impl Seen {
             plateau_iops: Estimate { mean: top, low: 0.0, high: top },
             still_rising: shape.last_doubling > RISING_A_DOUBLING,
             unnamed: Some(match self.looks.iter().map(|look| look.round).max() {
-                Some(2..) => format!("{CHANGED}: visits to the same depths do not agree"),
-                _ => "no depth was visited at several times: give the sweep more --time".into(),
+                Some(2..) => format!("{CHANGED}: visits to the same point do not agree"),
+                _ => "no point was visited at several times: give the sweep more --time".into(),
             }),
             ..LoadLine::default()
         }
@@ -700,7 +700,7 @@ mod tests {
         let Answer::Between(low, high) = found.answer() else { panic!("{found:?}") };
         assert!(low <= 24.0 && high >= 24.0 && low > 4.0, "{found:?}");
         let scatter = found.scatter.as_ref().unwrap();
-        assert!(scatter.starts_with("visits to the same depths differ by 1"), "{scatter}");
+        assert!(scatter.starts_with("visits to the same point differ by 1"), "{scatter}");
         assert!(found.overload.is_none() && found.hides_overload(), "{found:?}");
         let plateau = found.plateau().unwrap();
         assert!(plateau.low < 0.8e5 && plateau.high > 1e5, "{plateau:?}");
@@ -721,7 +721,7 @@ mod tests {
         let found = find(&sweep(saturating(40.0), &DEPTHS, 0, 0.001, 9)).unwrap();
         assert_eq!(
             found.answer(),
-            Answer::Unnamed("no depth was visited at several times: give the sweep more --time")
+            Answer::Unnamed("no point was visited at several times: give the sweep more --time")
         );
     }
 

@@ -227,6 +227,9 @@ pub struct Facts {
     /// fsync_on_close. None if unknown or without writes.
     #[serde(default)]
     pub writes_synced: Option<bool>,
+    /// True if the job replays a recording at its times, which then decide how many requests are in flight.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_replay: bool,
     /// True if the clones go through the same blocks of the same files in the same order.
     pub clones_on_same_blocks: bool,
     /// True if the run looked at its files and their storage: the facts below are then known. False for results from
@@ -671,7 +674,7 @@ pub struct LoadLine {
     /// True if the curve was still rising at the deepest point: then the load line is a lower bound.
     pub still_rising: bool,
     /// The difference between visits to the same depths, as the end of a sentence, where it is too large for one depth:
-    /// "visits to the same depths differ by 9.2 %". The load line's interval then holds each state of the machine that
+    /// "visits to the same point differ by 9.2 %". The load line's interval then holds each state of the machine that
     /// the visits may have met, and no overload is named.
     #[serde(default)]
     pub scatter: Option<String>,

@@ -16,7 +16,9 @@ mod job;
 mod storage;
 
 pub use check::{Check, Judgement, Outcome};
-pub use curve::{depth_not_possible, different_blocks, engine_replaced, for_curve, no_direct_io};
+pub use curve::{
+    depth_not_possible, different_blocks, engine_replaced, for_curve, no_direct_io, replay_behind, replayed,
+};
 pub use files::{for_files, for_phase};
 pub use generator::for_run;
 pub use hosts::for_hosts;
@@ -91,6 +93,8 @@ pub const CODES: &[&str] = &[
     "engine-replaced",
     "no-direct-io",
     "depth-not-possible",
+    "replayed",
+    "replay-behind",
     "process-lost",
     "threads-uneven",
     "host-slow",

@@ -29,7 +29,8 @@ fn at_line(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> Stri
     let kind = AxisKind::of(axis);
     let (more, adds, widen) = match kind {
         AxisKind::Clones => ("more clones", "add", "sweep more clones"),
-        _ => ("deeper", "adds", "sweep deeper"),
+        AxisKind::Speed => ("a faster application", "adds", "replay faster"),
+        AxisKind::Depth | AxisKind::Rate | AxisKind::Other => ("deeper", "adds", "sweep deeper"),
     };
     let axis = if axis.is_empty() { "iodepth" } else { axis };
     let plateau = count(line.plateau_iops.mean);

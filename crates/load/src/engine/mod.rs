@@ -304,9 +304,9 @@ pub fn check(job: &Job) -> Result<(), Error> {
     if spec.name == "nvme_tcp" {
         nvme_tcp::check(job)?;
     }
-    let names = match &job.iolog.read {
-        Some(_) => Vec::new(), // the log names them
-        None => files::names(job, 0)?,
+    let names = match job.iolog.is_replay() {
+        true => Vec::new(), // the log names them
+        false => files::names(job, 0)?,
     };
     names.iter().try_for_each(|name| match spec.name {
         "gfapi" => gfapi::locate(job, name).map(drop),

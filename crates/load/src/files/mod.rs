@@ -414,7 +414,7 @@ fn existing(paths: &[String], job: &Job, backing: Backing) -> Result<Vec<(EntryK
     match backing {
         Backing::Nowhere => {
             // A replayed log has the sizes: room for every offset.
-            let bytes = if job.iolog.read.is_some() { i64::MAX as u64 } else { 0 };
+            let bytes = if job.iolog.is_replay() { i64::MAX as u64 } else { 0 };
             Ok(vec![(EntryKind::Elsewhere, Existing { bytes, growable: true }); paths.len()])
         }
         Backing::Engine(found) => Ok(found

@@ -29,7 +29,7 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
     let postponed = postponed(plan)?;
     for (job, &later) in plan.jobs.iter().zip(&postponed) {
         let Some(engine) = job::engines::find(&job.engine) else { continue }; // the runner reports an unknown engine
-        if engine.diskless || engine.opens_files || job.iolog.read.is_some() {
+        if engine.diskless || engine.opens_files || job.iolog.is_replay() {
             continue;
         }
         if engine.by_commands {
@@ -93,7 +93,7 @@ pub(crate) fn postponed(plan: &Plan) -> Result<Vec<bool>, Error> {
         if job.time.stonewall || job.time.wait_for.is_some() {
             before.append(&mut now);
         }
-        let replays = job.iolog.read.is_some();
+        let replays = job.iolog.is_replay();
         let on_host = job::engines::find(&job.engine).is_some_and(|engine| !engine.diskless && !engine.opens_files);
         if replays || !on_host || job.files.opendir.is_some() {
             postponed.push(false);

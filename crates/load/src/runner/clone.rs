@@ -196,6 +196,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     let measured = match source {
         Source::Plain(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
         Source::Verifying(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
+        Source::Threads(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
         Source::Replay(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
         Source::Pulses(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
     };
@@ -405,8 +406,9 @@ fn facts(job: &Job, engine: &EngineSpec) -> Facts {
         numjobs: job.process.clones,
         direct: job.files.direct,
         elsewhere: engine.opens_files,
-        rw: rw_name(job),
-        block_bytes: job.blocks.range,
+        rw: if job.iolog.threads.is_some() { "replay".into() } else { rw_name(job) },
+        block_bytes: job.iolog.threads.as_ref().map_or(job.blocks.range, |replayed| replayed.recording.block_bytes()),
+        is_replay: job.iolog.is_replay() && !job.iolog.no_stall,
         rate_iops: PerDirection::from_fn(|d| job.rate.iops[d].filter(|_| job.rw.directions[d]).map(|rate| rate as f64)),
         rate_bytes: PerDirection::from_fn(|d| {
             job.rate.bytes[d].filter(|_| job.rw.directions[d]).map(|rate| rate as f64)

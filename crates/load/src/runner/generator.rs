@@ -292,6 +292,14 @@ impl<T: Traffic> Generator<'_, T> {
                         state.draining = Some(next == Next::Pass);
                         continue;
                     }
+                    Next::Until(after_ns) => {
+                        let at = self.gear.timing.started_at() + after_ns;
+                        state.now = self.gear.clock.now_ns();
+                        if at <= state.now {
+                            continue;
+                        }
+                        return Ok(TopUp::Wait(at.min(state.ends_at)));
+                    }
                     Next::Wait => return Ok(TopUp::Drain),
                     Next::End => return Ok(TopUp::End(End::Done)),
                 },
@@ -325,6 +333,7 @@ impl<T: Traffic> Generator<'_, T> {
     /// The next step; reading back is timed apart from the workload.
     #[inline]
     fn drawn(&mut self, now: u64) -> Next {
+        self.traffic.look_at_clock(now.saturating_sub(self.gear.timing.started_at()));
         let next = self.traffic.next(self.gear.timing.wanted());
         if self.traffic.is_verifying() != self.gear.recorder.is_verifying() {
             self.gear.recorder.switch(now);

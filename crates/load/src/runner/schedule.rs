@@ -61,7 +61,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     let logs = plan
         .jobs
         .iter()
-        .map(|job| job.iolog.read.as_ref().map(|_| survey(job)).transpose())
+        .map(|job| job.iolog.is_replay().then(|| survey(job)).transpose())
         .collect::<Result<Vec<_>, _>>()?;
     let mut plan = with_directions_of(&logs, plan);
     draw_seeds(&mut plan);

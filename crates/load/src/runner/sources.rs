@@ -6,6 +6,7 @@ mod plain;
 mod pulses;
 mod recalled;
 mod replay;
+mod threads;
 mod verifying;
 
 use job::Job;
@@ -19,6 +20,7 @@ use crate::verify::State;
 pub(super) use plain::Plain;
 pub(super) use pulses::Pulses;
 pub(super) use replay::{Replay, survey};
+pub(super) use threads::Threads;
 pub(super) use verifying::{Verifying, verification_failed};
 
 /// The traffic of one clone.
@@ -29,6 +31,8 @@ pub(super) enum Source {
     Verifying(Box<Verifying>),
     /// The replay of a log (`read_iolog`).
     Replay(Box<Replay>),
+    /// The replay of a recorded application, thread by thread.
+    Threads(Box<Threads>),
     /// Ops that move no data.
     Pulses(Box<Pulses>),
 }
@@ -47,6 +51,8 @@ impl Source {
     ) -> Result<Source, Error> {
         if job::engines::find(&job.engine).is_some_and(|engine| engine.without_data) {
             Ok(Source::Pulses(Box::new(Pulses::new(job))))
+        } else if let Some(replayed) = &job.iolog.threads {
+            Ok(Source::Threads(Box::new(Threads::new(job, replayed, clone))))
         } else if job.iolog.read.is_some() {
             Replay::new(job, clone).map(|replay| Source::Replay(Box::new(replay)))
         } else if job.verify.is_some() {

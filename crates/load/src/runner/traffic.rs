@@ -15,6 +15,9 @@ pub enum Next {
     Op(Op),
     /// Issue this op, but not before this time in nanoseconds since the start (a replay).
     At(u64, Op),
+    /// Wait until this time in nanoseconds since the start, or until one of the ops in flight has finished, then ask
+    /// again.
+    Until(u64),
     /// Wait until one of the ops in flight has finished, then ask again.
     Wait,
     /// Wait until everything in flight has finished, then ask again (a change of phase).
@@ -41,6 +44,10 @@ pub trait Traffic {
     fn is_zoned(&self) -> bool {
         false
     }
+
+    /// Takes note of the time in nanoseconds since the start, before [`Traffic::next`].
+    #[inline]
+    fn look_at_clock(&mut self, _since_start_ns: u64) {}
 
     /// The place of an op that [`Traffic::next`] gave, at the moment at which the op is issued: on zoned devices, the
     /// state of the zones decides.

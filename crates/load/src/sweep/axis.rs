@@ -13,6 +13,9 @@ const DEPTH_OF_RATES: u32 = 256;
 /// The depth of a sweep over another option.
 const DEPTH_OF_OTHERS: u32 = 32;
 
+/// The option that sets the speed of a replay.
+pub(super) const SPEED: &str = "replay_time_scale";
+
 /// The unit of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
@@ -92,7 +95,10 @@ impl FromStr for Axis {
         axis.values = match values {
             None => axis.usual(),
             Some(_) if axis.role() == Role::Depth => values.map(Values::of_depths).transpose()?,
-            Some(values) => Some(Values::parse(values, |word| axis.value(word))?),
+            Some(values) => Some(match Values::parse(values, |word| axis.value(word))? {
+                Values::Range(first, last) if option.name == SPEED => Values::Doubling(first, last),
+                values => values,
+            }),
         };
         if axis.values.is_none() && !axis.is_rate() {
             return Err(format!("{name} needs values: --axis {name}=FIRST..LAST, or a list"));
@@ -106,6 +112,11 @@ impl Axis {
     pub fn depths(values: Values) -> Axis {
         let option = options::find("iodepth").expect("iodepth is in the table of options");
         Axis { option, unit: Unit::Number(1, u64::from(u32::MAX)), values: Some(values) }
+    }
+
+    /// The speed of a recorded application, in percent of the recorded speed.
+    pub fn speeds() -> Axis {
+        SPEED.parse().expect("it has usual values")
     }
 
     /// The name of the option.
@@ -127,6 +138,11 @@ impl Axis {
     /// True for the arrivals of an open loop.
     pub fn is_rate(&self) -> bool {
         matches!(self.role(), Role::Ops | Role::Bytes)
+    }
+
+    /// True for the speed of a recorded application.
+    pub fn is_speed(&self) -> bool {
+        self.option.name == SPEED
     }
 
     /// True if throughput over the axis rises to a plateau.
@@ -162,6 +178,8 @@ impl Axis {
             "iodepth" => Some(Values::Range(1, 1024)),
             "numjobs" => Some(Values::Range(1, 64)),
             "bs" => Some(Values::List([4, 16, 64, 256, 1024].map(|kib| kib << 10).to_vec())),
+            // From the recorded speed to a thousand times as much.
+            "replay_time_scale" => Some(Values::Doubling(100, 102_400)),
             "rwmixread" | "rwmixwrite" => Some(Values::Range(0, 100)),
             _ => None,
         }

@@ -9,6 +9,7 @@
 
 mod axis;
 mod crew;
+mod recorded;
 mod scratch;
 mod values;
 mod workload;
@@ -20,10 +21,11 @@ use std::time::{Duration, Instant};
 
 use job::job::Plan;
 use measure::Objective;
+use measure::PerDirection;
 use measure::figures;
 use measure::limit::Condition;
 use measure::refine::{self, Goal, Limits, Step, Why};
-use measure::schema::{Curve, Ended, Estimate, JobError, JobResult, Point, Provenance, SweepResult};
+use measure::schema::{Curve, Ended, Estimate, Interval, JobError, JobResult, Point, Provenance, SweepResult};
 use measure::verdict::{self, Judgement, Verdict};
 
 use crate::peers::Peers;
@@ -32,6 +34,7 @@ use crate::{Error, ErrorKind};
 
 pub use axis::{Axis, Role};
 pub use crew::{Crew, Order, Spot};
+use recorded::Recorded;
 pub use scratch::Doomed;
 pub use values::Values;
 use workload::Workload;
@@ -174,6 +177,11 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
         let hint = "sweep the depth, or one host";
         return Err(Error::usage("not from many hosts:", "an axis of rates", hint));
     }
+    if workload.recorded().is_some() && crew.is_some() {
+        return Err(Error::usage("not from many hosts:", "--workload", "replay the recording on one host"));
+    }
+    let recorded_depth = workload.recorded().map(|recorded| recorded.depth().try_into().unwrap_or(u32::MAX));
+    let effort = &Effort { depth: recorded_depth.or(effort.depth), ..effort.clone() };
     workload.removed().iter().for_each(|(path, bytes)| (watch.removed)(path, *bytes));
     let spent = |began: Instant| began.elapsed().as_secs_f64() / effort.total.as_secs_f64().max(1e-9);
     let mut provenance = Provenance::default();
@@ -203,7 +211,11 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
         if provenance.schema == 0 {
             provenance = by; // that of the first point: when the measurement began
         }
-        Ok(job)
+        let stopped = watch.stop.load(Ordering::Relaxed);
+        match workload.recorded() {
+            Some(recorded) if !stopped => whole_passes(job, recorded),
+            _ => Ok(job),
+        }
     };
     let offered = |by_bytes: bool, total: u64| workload.offered(by_bytes, total);
     let variants = variants(&workload.engines, effort);
@@ -238,6 +250,13 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
         verdicts.push(verdict::engine_replaced(wanted, &workload.engines[0], reason));
     }
     let mut judged = Judgement::of_found(verdicts);
+    if let Some(recorded) = workload.recorded() {
+        judged.verdicts.push(recorded.described());
+        let at_recorded =
+            |curve: &Curve| curve.points.iter().find(|point| point.x == 100.0).map(|point| point.iops.mean);
+        let behind = result.curves.iter().filter_map(at_recorded).filter_map(|iops| recorded.judged(iops));
+        judged.verdicts.extend(behind.take(1));
+    }
     for curve in &result.curves {
         judged.add(verdict::for_curve(curve, effort.axis.name(), result.ceiling_iops));
     }
@@ -335,6 +354,30 @@ fn run(
         Some(error) => Err(failure(ErrorKind::System, &error.message)),
         None => Ok((job, result.provenance)),
     }
+}
+
+/// The result of a visit that replayed whole passes: one sample, because the requests of a pass differ from moment to
+/// moment, and passes do not.
+///
+/// # Errors
+/// The visit ended within its first pass.
+fn whole_passes(mut job: JobResult, recorded: &Recorded) -> Result<JobResult, Error> {
+    if job.total_ops() < recorded.transfers() {
+        let limit = figures::nanoseconds(recorded::PASS_MOST_NS as f64);
+        let what = format!("one pass of {} requests takes longer than {limit}", recorded.requests());
+        return Err(Error::usage(what, "", "replay less of the recording: a smaller --point-time"));
+    }
+    let directions = &job.directions;
+    let whole = Interval {
+        end_ns: job.runtime_ns,
+        length_ns: job.runtime_ns,
+        ops: PerDirection::from_fn(|direction| directions[direction].ops),
+        bytes: PerDirection::from_fn(|direction| directions[direction].bytes),
+        lat_sum_ns: PerDirection::from_fn(|direction| directions[direction].lat_ns.sum() as u64),
+        ..Interval::default()
+    };
+    (job.intervals, job.interval_ns) = (vec![whole], 1);
+    Ok(job)
 }
 
 /// The settings that a curve has for itself.
@@ -545,8 +588,6 @@ fn nanos(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use measure::PerDirection;
-    use measure::schema::Interval;
 
     /// A system that serves 1000 ops per second and op in flight, up to 20,000; one percent of noise.
     fn ran(depth: u32, runtime_ns: u64) -> JobResult {

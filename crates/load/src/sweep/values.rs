@@ -14,6 +14,8 @@ const EVEN: u64 = 5;
 pub enum Values {
     /// Values from the first to the second, both included; the sweep decides which of them it visits.
     Range(u64, u64),
+    /// As a range, whose first value and its doubles are measured in any case.
+    Doubling(u64, u64),
     /// Only these values, ascending, each once.
     List(Vec<u64>),
 }
@@ -61,6 +63,10 @@ impl Values {
                 even.dedup();
                 even
             }
+            &Values::Doubling(first, last) => {
+                let doubles = std::iter::successors(Some(first.max(1)), |value| value.checked_mul(2));
+                doubles.take_while(|&value| value < last).chain([last]).collect()
+            }
             &Values::Range(first, last) => {
                 let between = (0..64).map(|power| 1u64 << power).filter(|&value| value > first && value < last);
                 [first].into_iter().chain(between).chain([last]).collect()
@@ -78,7 +84,7 @@ impl Values {
                     None
                 }
             }
-            Values::Range(..) => None,
+            Values::Range(..) | Values::Doubling(..) => None,
         }
     }
 
@@ -86,7 +92,7 @@ impl Values {
     pub fn finest(&self) -> f64 {
         match self {
             Values::List(_) => f64::INFINITY,
-            Values::Range(..) => FINEST,
+            Values::Range(..) | Values::Doubling(..) => FINEST,
         }
     }
 }

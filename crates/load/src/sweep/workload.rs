@@ -10,6 +10,7 @@ use measure::Direction;
 
 use super::axis::Role;
 use super::crew::Spot;
+use super::recorded::{self, Recorded};
 use super::scratch::{self, Doomed, Scratch};
 use super::{Axis, Effort};
 use crate::engine::Maker;
@@ -36,6 +37,8 @@ pub struct Workload {
     pub engines: Vec<String>,
     /// The scratch file of this sweep and the bytes it has or is to have.
     scratch: Option<(Scratch, u64)>,
+    /// The application that is replayed in place of a workload.
+    recorded: Option<Recorded>,
     /// True if O_DIRECT was wanted, and the target does not support it.
     pub direct_refused: bool,
     /// The best engine, where another one took its place, and why it did.
@@ -51,6 +54,8 @@ pub struct Request {
     pub engines: Vec<String>,
     /// True if an existing file or a device may be written to.
     pub allow_writes: bool,
+    /// Logs of an application to replay in place of a workload; empty: none.
+    pub recorded: Vec<PathBuf>,
 }
 
 impl Workload {
@@ -70,6 +75,7 @@ impl Workload {
             name: String::new(),
             engines: request.engines.clone(),
             scratch: None,
+            recorded: None,
             direct_refused: false,
             engine_replaced: None,
         };
@@ -105,6 +111,14 @@ impl Workload {
                 let hint = "its depth is its number of threads: leave --iodepth out";
                 return Err(Error::usage("not with --axis numjobs and a synchronous engine:", engine.name, hint));
             }
+        }
+        if !request.recorded.is_empty() {
+            if let Some(engine) = engines.iter().find(|engine| engine.synchronous || engine.opens_files) {
+                let hint = "its threads wait for one another's requests: give an engine such as io_uring or libaio";
+                return Err(Error::usage("a replay needs an asynchronous engine for files, not", engine.name, hint));
+            }
+            workload.replay(request, target.as_deref(), &asked, effort)?;
+            return Ok(workload);
         }
         if engines.iter().all(|engine| engine.opens_files || engine.diskless) {
             workload.name = target.as_ref().map_or_else(|| "no storage".into(), |target| target.display().to_string());
@@ -144,6 +158,39 @@ impl Workload {
             workload.settings.push(setting("direct", if workload.direct_refused { "0" } else { "1" }));
         }
         Ok(workload)
+    }
+
+    /// Makes this the workload of the application that `request` names.
+    fn replay(
+        &mut self,
+        request: &Request,
+        target: Option<&Path>,
+        asked: &[Setting],
+        effort: &Effort,
+    ) -> Result<(), Error> {
+        let job = self.job()?;
+        let axes = effort.axes().find(|axis| !axis.is_speed()).map(Axis::name);
+        if let Some(name) =
+            axes.or_else(|| asked.iter().map(|one| one.option.name).find(|name| RECORDED.contains(name)))
+        {
+            let hint = "the recording decides it: leave it out";
+            return Err(Error::usage("not with --workload:", name, hint));
+        }
+        let cut_ns = effort.point_cap.as_nanos().try_into().unwrap_or(u64::MAX);
+        let logs = &request.recorded;
+        let recorded = Recorded::prepare(logs, target, &job.iolog, effort.depth, cut_ns, request.allow_writes)?;
+        self.name = recorded.named();
+        if !asked.iter().any(|setting| ["direct", "buffered"].contains(&setting.option.name)) {
+            self.direct_refused = !recorded.files().all(scratch::takes_direct);
+            self.settings.push(setting("direct", if self.direct_refused { "0" } else { "1" }));
+        }
+        self.recorded = Some(recorded);
+        Ok(())
+    }
+
+    /// The application that is replayed in place of a workload.
+    pub(super) fn recorded(&self) -> Option<&Recorded> {
+        self.recorded.as_ref()
     }
 
     /// Scratch files of killed sweeps that were removed, with their sizes in bytes.
@@ -223,6 +270,13 @@ impl Workload {
             // Another sequence at each visit: the same one would find its blocks in the drive's cache, and the same
             // random arrivals would make visits agree that do not.
             job.pattern.seed = job.pattern.seed.wrapping_add(spot.number);
+            if let Some(recorded) = &self.recorded {
+                // Whole passes: every visit does the same work, and the speed decides how long it takes.
+                job.iolog.threads = Some(recorded.replayed(runtime_ns));
+                job.queue.depth = recorded.depth().try_into().unwrap_or(u32::MAX);
+                (job.time.runtime_ns, job.time.time_based) = (Some(recorded::PASS_MOST_NS.max(2 * runtime_ns)), false);
+                job.time.ramp_ns = 0;
+            }
         }
         Ok(plan)
     }
@@ -238,6 +292,8 @@ impl Workload {
             job.files.names.clear();
             job.files.direct = false;
             job.extent.size.get_or_insert(NO_FILE);
+            // Pauses would be the ceiling.
+            job.iolog.time_scale_percent = u32::MAX;
             // A rate would be the ceiling, and take the blame for the storage.
             (job.rate.iops, job.rate.bytes) = Default::default();
         }
@@ -365,6 +421,34 @@ fn wanted_by(effort: &Effort, asked: &[Setting]) -> Vec<Setting> {
 pub(super) const OURS: [&str; 9] =
     ["iodepth", "runtime", "time_based", "ramp_time", "ramp_size", "read_iolog", "unlink", "stonewall", "loops"];
 
+/// Options of a workload, which a recording has already.
+const RECORDED: [&str; 24] = [
+    "rw",
+    "bs",
+    "bsrange",
+    "bssplit",
+    "size",
+    "filesize",
+    "io_size",
+    "number_ios",
+    "offset",
+    "nrfiles",
+    "filename",
+    "directory",
+    "numjobs",
+    "rate",
+    "rate_iops",
+    "thinktime",
+    "rwmixread",
+    "rwmixwrite",
+    "verify",
+    "zonemode",
+    "replay_redirect",
+    "replay_no_stall",
+    "write_iolog",
+    "latency_target",
+];
+
 fn setting(name: &str, value: &str) -> Setting {
     let option = options::find(name).unwrap_or_else(|| panic!("{name} is in the table of options"));
     Setting { option, value: Some(value.into()), place: Place::CommandLine }
@@ -394,7 +478,7 @@ fn chosen_engine() -> (&'static str, Option<(&'static str, String)>) {
     ("psync", replaced)
 }
 
-fn check_target(target: &Path, writes: bool, allow_writes: bool) -> Result<(), Error> {
+pub(super) fn check_target(target: &Path, writes: bool, allow_writes: bool) -> Result<(), Error> {
     let place = target.display().to_string();
     let metadata = std::fs::metadata(target).map_err(|error| {
         Error::system("cannot sweep", place.clone(), error)

@@ -24,6 +24,9 @@ pub(super) fn rates_over_time(job: &JobResult) -> Vec<f64> {
 }
 
 pub(super) fn not_steady(job: &JobResult) -> Option<Verdict> {
+    if job.facts.is_replay {
+        return None;
+    }
     let found = stats::steadiness(&rates_over_time(job));
     let what = if found.warm_up_effect.abs() > WARM_UP_MATTERS {
         let warm_up_ns = job.intervals.get(found.warm_up.saturating_sub(1)).map_or(0, |interval| interval.end_ns);
@@ -51,7 +54,7 @@ pub(super) fn not_steady(job: &JobResult) -> Option<Verdict> {
 
 pub(super) fn steadiness_unknown(job: &JobResult) -> Option<Verdict> {
     let intervals = rates_over_time(job).len();
-    (!job.intervals.is_empty() && intervals < stats::FEWEST_TO_JUDGE).then(|| {
+    (!job.facts.is_replay && !job.intervals.is_empty() && intervals < stats::FEWEST_TO_JUDGE).then(|| {
         verdict(
             "steadiness-unknown",
             Severity::Note,

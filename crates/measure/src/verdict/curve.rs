@@ -173,6 +173,7 @@ fn still_rising(curve: &Curve, axis: &str) -> Option<Verdict> {
         "The real plateau lies beyond: plateau and load line are lower bounds.",
         match (AxisKind::of(axis), narrow) {
             (AxisKind::Clones, _) => "Sweep more clones: --axis numjobs=1..N.",
+            (AxisKind::Speed, _) => "Replay faster: --axis replay_time_scale=100..N.",
             (_, true) => "Sweep deeper: --iodepth 1..4096, or raise numjobs.",
             (_, false) => "Sweep deeper.",
         },
@@ -195,7 +196,7 @@ fn generator_ceiling(curve: &Curve, axis: &str, ceiling_iops: Option<Estimate>) 
             ),
             "The curve may describe the generator, not the storage.",
             match AxisKind::of(axis) {
-                AxisKind::Clones => "Use larger blocks, or a machine with more CPUs.",
+                AxisKind::Clones | AxisKind::Speed => "Use larger blocks, or a machine with more CPUs.",
                 _ => "Raise numjobs, use larger blocks, or a machine with more CPUs.",
             },
         )
@@ -257,6 +258,41 @@ pub fn no_direct_io(target: &str) -> Verdict {
         format!("{target} does not take O_DIRECT, so the sweep goes through the page cache"),
         "Data that are read twice come from memory, and written data may not have reached the device.",
         "Sweep a directory on a filesystem with direct I/O, or the block device.",
+    )
+}
+
+/// The statement on the recorded application that a sweep replays: `what` it replays, and the meaning of its `pauses`.
+pub fn replayed(what: String, pauses: &str) -> Verdict {
+    verdict(
+        "replayed",
+        Severity::Note,
+        what,
+        &format!(
+            "{pauses} The plateau is that of these threads without pauses: more threads may reach more on the same \
+             storage."
+        ),
+        "A larger --point-time replays more of a long recording.",
+    )
+}
+
+/// The verdict on a replay that at the recorded speed gives fewer IOPS than were recorded.
+pub fn replay_behind(iops: f64, recorded: f64, threads_unknown: bool) -> Verdict {
+    let (means, advice) = match threads_unknown {
+        true => (
+            "The storage is slower than the recorded one, or the log holds requests that did not wait for one another.",
+            "If the application had several requests in flight, say how many: --iodepth N.",
+        ),
+        false => (
+            "The storage is slower than the recorded one: the application cannot run at its recorded speed here.",
+            "Compare with a recording that was made on this storage.",
+        ),
+    };
+    verdict(
+        "replay-behind",
+        Severity::Warning,
+        format!("at the recorded speed the replay gives {} IOPS, the recording {}", count(iops), count(recorded)),
+        means,
+        advice,
     )
 }
 

@@ -59,7 +59,7 @@ pub(super) fn depth_not_achieved(job: &JobResult) -> Option<Verdict> {
             "Use direct=1 on a preallocated and written file; look at slat; raise the device's nr_requests.",
         );
     }
-    let limited = job.latency_target.is_some() || has_rate(job);
+    let limited = job.latency_target.is_some() || has_rate(job) || facts.is_replay;
     let mean = job.depth.mean();
     // Batches as large as the depth fill the queue from empty each time: (depth + 1) / 2 on average is as asked.
     if limited || touches_no_storage(job) || !is_settled(job) || mean >= asked * DEPTH_REACHED {

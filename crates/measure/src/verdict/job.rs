@@ -96,7 +96,8 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
     Rule {
         code: "not-steady",
         basis: |job| {
-            Basis::Known.needs(
+            // A replay has the course of its recording.
+            Basis::applies(!job.facts.is_replay).needs(
                 rates_over_time(job).len() >= stats::FEWEST_TO_JUDGE,
                 "steadiness needs eight intervals, and the result has fewer",
             )
@@ -105,7 +106,7 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
     },
     Rule {
         code: "steadiness-unknown",
-        basis: |job| Basis::applies(!job.intervals.is_empty()),
+        basis: |job| Basis::applies(!job.intervals.is_empty() && !job.facts.is_replay),
         find: steadiness_unknown,
     },
     Rule {

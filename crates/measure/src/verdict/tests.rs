@@ -210,6 +210,8 @@ fn not_steady() {
     assert_eq!(codes(sound(), shaped(|i| if i % 2 == 0 { 100 } else { 9_000 })), ["not-steady"]);
     assert_eq!(codes(sound(), shaped(|i| 5_000 + 300 * (i * 7 % 5))), NONE);
     assert_eq!(codes(sound(), |job| job.intervals.truncate(4)), ["steadiness-unknown"]);
+    let replay = |job: &mut JobResult| (job.facts.is_replay, job.facts.iodepth) = (true, 1000);
+    assert!(codes(sound(), |job| (replay(job), job.intervals.truncate(4)).0).is_empty(), "a replay has its own course");
 }
 
 #[test]

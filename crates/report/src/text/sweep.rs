@@ -53,6 +53,8 @@ pub fn sweep_findings(sweep: &SweepResult, style: Style) -> String {
             let is_known = |line: &LoadLine| line.load_line.is_some() && !line.still_rising;
             let verdict = match sweep.curves.iter().all(|curve| curve.line.as_ref().is_some_and(is_known)) {
                 _ if part > 0.8 => ", so the generator may be the limit",
+                // Threads without pauses may be the limit.
+                true if AxisKind::of(axis_name(sweep)) == AxisKind::Speed => ", so the generator is not the limit",
                 true => ", so the storage is the limit",
                 // A machine that changed, or a depth that was too small, may have been the limit.
                 false => "",

@@ -47,6 +47,9 @@ impl Replay {
 /// # Errors
 /// A log that cannot be read; a file that it reads and that does not have the bytes.
 pub(in crate::runner) fn survey(job: &Job) -> Result<Summary, Error> {
+    if let Some(replayed) = &job.iolog.threads {
+        return Ok(replayed.recording.summary()); // the sweep has checked the files
+    }
     let summary = open(job)?.summarise().map_err(unreadable)?;
     if job::engines::find(&job.engine).is_some_and(|engine| engine.opens_files || engine.diskless) {
         return Ok(summary); // they are not of this host, or not touched
