@@ -64,7 +64,7 @@ test-slurm: ## a job of Slurm's on four hosts of our own, by srun (root; Debian'
 	rigs/slurm.sh target/release/plimsoll
 
 .PHONY: test-nfs-model
-test-nfs-model: ## random programs under the interposer on real NFS, beside a model of their files; on NFS 4.0 the rig can stand still, without the interposer too
+test-nfs-model: ## random programs under the interposer on real NFS, beside a model of their files (each version ends within 8 minutes)
 	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test iotrap_holes -- --ignored --skip inside_ --nocapture random_on a_fence_on
 
 .PHONY: test-programs

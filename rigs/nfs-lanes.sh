@@ -10,6 +10,8 @@
 #   LANES=4             mounts: /mnt/v32, /mnt/v33, ... from 127.0.0.32, .33, ..., their clients being 127.0.1.32, ...
 #   RATE=80mbit         of each lane, in each direction       DELAY=0ms    of each lane, one way
 #   OPTIONS=            more mount options, as soft,timeo=10,retrans=1
+#   DELEGATIONS=yes     no: the server gives none. Client and server share this kernel, and a client of version 4.0 that
+#                       gives a delegation back can wait for its own COMMIT for ever (seen in wait_on_commit)
 #   FS=tmpfs            what is exported: tmpfs, or ext4 on a device that can be made to fail
 #   SIZE=512m           of the exported file system           RIG_MEM=1500M  memory of the kernel
 #   RIG_TIMEOUT=300     seconds, then everything is ended and the status is 124
@@ -41,6 +43,8 @@ MOUNTD_PORT=20048
 
 outside() {
   export VERS=${VERS:-3} LANES=${LANES:-4} RATE=${RATE:-80mbit} DELAY=${DELAY:-0ms} OPTIONS=${OPTIONS:-}
+  export DELEGATIONS=${DELEGATIONS:-yes}
+  case $DELEGATIONS in yes | no) ;; *) refuse "DELEGATIONS=$DELEGATIONS: yes or no" ;; esac
   export FS=${FS:-tmpfs} SIZE=${SIZE:-512m} RIG_MEM=${RIG_MEM:-1500M}
   number_lanes
   [ $# -gt 0 ] || refuse "no command: VERS=3 LANES=4 RATE=80mbit nfs-lanes.sh COMMAND..."
@@ -86,7 +90,7 @@ outside() {
   [ -n "$late" ] || wait $uml 2> /dev/null || true
   cat <&5; cat <&6 >&2
   if [ -n "$late" ]; then
-    echo "nfs-lanes.sh: not done after ${RIG_TIMEOUT:-300} s (RIG_TIMEOUT)" >&2
+    echo "nfs-lanes.sh: not done after ${RIG_TIMEOUT:-300} s (RIG_TIMEOUT); if only VERS=4 stands still, try DELEGATIONS=no" >&2
     exit 124
   fi
   uml=
@@ -256,6 +260,8 @@ server() {
   esac
 }
 server_start() {
+  # The server's delegations are leases.
+  [ "$DELEGATIONS" = yes ] || echo 0 > /proc/sys/fs/leases-enable
   # A server of version 3 waits 50 s for clients that reclaim locks, and until then refuses the locks of version 4, too.
   if [ "$VERS" = 3 ]; then rpc.nfsd 8; else rpc.nfsd -N 3 8; fi
   # No client has state to reclaim that these tests would wait for.
