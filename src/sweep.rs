@@ -9,7 +9,7 @@ use anyhow::{anyhow, bail, ensure};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use hosts::Part;
 use job::Rank;
-use load::sweep::{Axis, Doing, Effort, Moment, Request, Role, Values, Watch};
+use load::sweep::{Axis, Doing, Effort, Moment, Request, Role, Rounds, Stage, Values, Watch};
 use measure::Objective;
 use measure::refine::Why;
 use measure::schema::{Answer, Curve, Document, Ended, SweepResult};
@@ -66,6 +66,32 @@ fn command() -> Command {
                     "Find the highest depth or rate that keeps this latency, such as p99<1ms, mean<300us, \
                      write:p99.9<5ms; several must all hold",
                 ),
+        )
+        .arg(
+            Arg::new("precondition")
+                .long("precondition")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("workload")
+                .help(
+                    "First discard and fill TARGET twice, and write to it in rounds until it is steady, as SNIA's \
+                     performance test specification has it; takes time beside --time",
+                ),
+        )
+        .arg(
+            Arg::new("precondition-round")
+                .long("precondition-round")
+                .value_name("TIME")
+                .value_parser(values::duration)
+                .default_value("1m")
+                .help("Duration of a round of --precondition"),
+        )
+        .arg(
+            Arg::new("precondition-rounds")
+                .long("precondition-rounds")
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(5..=1000))
+                .default_value("25")
+                .help("Rounds of --precondition at most"),
         )
         .arg(
             Arg::new("workload")
@@ -188,6 +214,10 @@ fn asked(matches: &ArgMatches, words: Vec<OsString>, rank: &Rank) -> anyhow::Res
         across,
         depth,
         objectives: matches.get_many("objectives").into_iter().flatten().copied().collect(),
+        precondition: matches.get_flag("precondition").then(|| Rounds {
+            round: duration("precondition-round"),
+            most: *matches.get_one("precondition-rounds").expect("has a default"),
+        }),
         bound: *matches.get_one("bound").expect("has a default"),
         point_cap: duration("point-time"),
         total: duration("time"),
@@ -353,6 +383,9 @@ fn try_outputs(matches: &ArgMatches) -> anyhow::Result<()> {
 fn doing(doing: &Doing) -> String {
     match doing {
         Doing::Layout => "laying out a scratch file".into(),
+        Doing::Precondition(Stage::Purge) => "preconditioning: discarding all blocks".into(),
+        Doing::Precondition(Stage::Fill) => "preconditioning: writing all blocks twice".into(),
+        Doing::Precondition(Stage::Round(number)) => format!("preconditioning: round {number}"),
         Doing::Ceiling(engine, depth) => format!("null engine at the load line of {engine}, {depth}"),
         Doing::Look(curve) => format!("{curve}, a first look"),
         Doing::Point(curve, place, _, why) => {

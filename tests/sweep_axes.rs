@@ -109,3 +109,22 @@ fn what_makes_no_sense_is_one_line() {
         assert_eq!(names(directory.path()), ["data"], "{arguments:?} left something behind");
     }
 }
+
+#[test]
+fn preconditioning_fills_the_target_twice_and_judges_five_rounds() {
+    let place = directory();
+    file(place.path(), "there", vec![1; 1 << 20]);
+    let always = ["sweep", "--precondition", "--precondition-round=100ms", "--precondition-rounds=5", "--iodepth=1,2"];
+    let output = run(place.path(), &[&always[..], &["there", "--no-files"]].concat());
+    assert!(stderr(&output).contains("--allow-writes"), "{}", stderr(&output));
+    let more = [".", "--engine=psync", "--size=4m", "--time=2s", "--quiet", "--save=s.json", "--html=s.html"];
+    succeed(place.path(), &[&always[..], &more].concat());
+    let found = &json_file(&place.path().join("s.json"))["preconditioning"];
+    assert_eq!(found["fill_bytes"], 8 << 20);
+    assert_eq!(found["rounds"].as_array().unwrap().len(), 5);
+    assert!(found["rw"] == "randwrite" && found["window"]["first"] == 1, "{found}");
+    assert!(found["not_purged"].as_str().unwrap().contains("only a block device"), "{found}");
+    let page = std::fs::read_to_string(place.path().join("s.html")).unwrap();
+    assert!(page.contains("Steady state convergence") && page.contains("8 MiB written in order"));
+    assert_eq!(names(place.path()), ["s.html", "s.json", "there"]);
+}

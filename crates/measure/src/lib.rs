@@ -24,6 +24,7 @@ mod point;
 pub mod refine;
 pub mod schema;
 pub mod stats;
+pub mod steady_state;
 mod unimodal;
 pub mod units;
 pub mod verdict;

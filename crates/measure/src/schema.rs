@@ -562,6 +562,9 @@ pub struct SweepResult {
     pub curves: Vec<Curve>,
     /// The generator alone: ops per second of the null engine with the same job.
     pub ceiling_iops: Option<Estimate>,
+    /// The preconditioning of the target, if it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preconditioning: Option<Preconditioning>,
     /// One sentence of advice: the engine, the depth, and the throughput that they give.
     pub advice: String,
     /// Over several hosts: their names, one a rank.
@@ -574,6 +577,54 @@ pub struct SweepResult {
     /// The statements that were tried on the sweep as a whole, each with its outcome.
     #[serde(default)]
     pub checks: Vec<Check>,
+}
+
+/// The preconditioning of a target before a sweep, after SNIA's performance test specification.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Preconditioning {
+    /// The reason why the blocks of the target were not discarded first; None if they were.
+    pub not_purged: Option<String>,
+    /// Bytes that the fill wrote: twice the target.
+    pub fill_bytes: u64,
+    /// Duration of the fill in nanoseconds.
+    pub fill_ns: u64,
+    /// fio's name of the pattern of the rounds.
+    pub rw: String,
+    /// Duration of a round in nanoseconds.
+    pub round_ns: u64,
+    /// The rounds, in order.
+    pub rounds: Vec<Round>,
+    /// The last five rounds; None if there were fewer.
+    pub window: Option<SteadyWindow>,
+}
+
+impl Preconditioning {
+    /// True if the last five rounds are steady.
+    pub fn is_steady(&self) -> bool {
+        self.window.as_ref().is_some_and(SteadyWindow::is_steady)
+    }
+}
+
+/// A round of the preconditioning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// Ops per second.
+    pub iops: f64,
+    /// Mean latency in nanoseconds.
+    pub lat_mean_ns: f64,
+}
+
+/// The window of rounds on which steadiness is judged: see [`crate::steady_state`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SteadyWindow {
+    /// The number of its first round, from 1.
+    pub first: u32,
+    /// The mean of its rounds, in ops per second.
+    pub average: f64,
+    /// The largest round less the smallest, as a part of the average.
+    pub excursion: f64,
+    /// The change of the fitted line from the first round to the last, as a part of the average.
+    pub slope: f64,
 }
 
 /// Throughput over depth of one engine.

@@ -17,7 +17,8 @@ mod storage;
 
 pub use check::{Check, Judgement, Outcome};
 pub use curve::{
-    depth_not_possible, different_blocks, engine_replaced, for_curve, no_direct_io, replay_behind, replayed,
+    depth_not_possible, different_blocks, engine_replaced, for_curve, no_direct_io, not_preconditioned, replay_behind,
+    replayed,
 };
 pub use files::{for_files, for_phase};
 pub use generator::for_run;
@@ -93,6 +94,7 @@ pub const CODES: &[&str] = &[
     "engine-replaced",
     "no-direct-io",
     "depth-not-possible",
+    "not-preconditioned",
     "replayed",
     "replay-behind",
     "process-lost",

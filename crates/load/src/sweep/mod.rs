@@ -9,6 +9,7 @@
 
 mod axis;
 mod crew;
+mod precondition;
 mod recorded;
 mod scratch;
 mod values;
@@ -34,6 +35,7 @@ use crate::{Error, ErrorKind};
 
 pub use axis::{Axis, Role};
 pub use crew::{Crew, Order, Spot};
+pub use precondition::{Rounds, Stage};
 use recorded::Recorded;
 pub use scratch::Doomed;
 pub use values::Values;
@@ -48,6 +50,8 @@ const LEAST_NS: u64 = 700_000_000;
 /// The time for which the null engine runs, in nanoseconds.
 const CEILING_NS: u64 = 1_000_000_000;
 
+/// Requests in flight of the preconditioning, at least.
+const PRECONDITION_DEPTH: u32 = 32;
 /// Rates of an open loop that are measured where nobody gives any, as parts of the throughput at full depth.
 const PARTS: [f64; 9] = [0.125, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3, 2.0];
 /// Arrivals that a visit of an open loop should have: the noise of fewer hides the growth of a queue.
@@ -68,6 +72,8 @@ pub struct Effort {
     pub depth: Option<u32>,
     /// Latencies that are to be kept.
     pub objectives: Vec<Objective>,
+    /// Preconditions the target first, beside the time of the sweep.
+    pub precondition: Option<Rounds>,
     /// Half of the 95 % confidence interval, relative to the mean, at which the depths that decide are known well
     /// enough.
     pub bound: f64,
@@ -86,6 +92,7 @@ impl Default for Effort {
             across: None,
             depth: None,
             objectives: Vec::new(),
+            precondition: None,
             bound: 0.005,
             first: Duration::from_millis(400),
             point_cap: Duration::from_secs(4),
@@ -123,6 +130,8 @@ impl Effort {
 pub enum Doing<'a> {
     /// The scratch file is being written.
     Layout,
+    /// The target is preconditioned.
+    Precondition(Stage),
     /// A first look at the throughput of the named curve, which chooses the rates.
     Look(&'a str),
     /// A point of the named curve: its place on the axis in words, its depth, and why.
@@ -170,12 +179,19 @@ pub struct Watch<'a> {
 /// # Errors
 /// A fault in the request; a system that fails before the first point.
 pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<SweepResult, Error> {
-    let began = Instant::now();
+    let mut began = Instant::now();
     let mut crew = watch.crew.take();
     let mut workload = Workload::prepare(request, effort, &watch.doomed)?;
     if effort.axes().any(Axis::is_rate) && crew.is_some() {
         let hint = "sweep the depth, or one host";
         return Err(Error::usage("not from many hosts:", "an axis of rates", hint));
+    }
+    if effort.precondition.is_some() && crew.is_some() {
+        return Err(Error::usage(
+            "not from many hosts:",
+            "--precondition",
+            "precondition the target from one host first",
+        ));
     }
     if workload.recorded().is_some() && crew.is_some() {
         return Err(Error::usage("not from many hosts:", "--workload", "replay the recording on one host"));
@@ -192,6 +208,25 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
         if !watch.stop.load(Ordering::Relaxed) {
             workload.laid_out(job.directions.write.bytes)?;
         }
+    }
+    let mut preconditioning = None;
+    if let Some(rounds) = effort.precondition
+        && !watch.stop.load(Ordering::Relaxed)
+    {
+        let plans = workload.precondition(nanos(rounds.round), effort.depth().max(PRECONDITION_DEPTH))?;
+        preconditioning = precondition::precondition(&plans, rounds, &mut |stage, plan| {
+            let done = match stage {
+                Stage::Purge | Stage::Fill => 0.0,
+                Stage::Round(number) => f64::from(number - 1) / f64::from(rounds.most),
+            };
+            let doing = Doing::Precondition(stage);
+            let (job, _) = run(plan, &watch.stop, None, &mut |now| {
+                (watch.progress)(&Moment { doing, done, run: now });
+            })?;
+            Ok((!watch.stop.load(Ordering::Relaxed)).then_some(job))
+        })?;
+        // The time of the sweep begins when the target is ready.
+        began = Instant::now();
     }
     let left = effort.total.saturating_sub(began.elapsed()).saturating_sub(Duration::from_nanos(2 * CEILING_NS));
     let mut measure = |doing: Doing, spot: &Spot, runtime_ns: u64| {
@@ -250,6 +285,9 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
         verdicts.push(verdict::engine_replaced(wanted, &workload.engines[0], reason));
     }
     let mut judged = Judgement::of_found(verdicts);
+    let unsteady = preconditioning.as_ref().filter(|found| !found.is_steady());
+    judged.verdicts.extend(unsteady.map(verdict::not_preconditioned));
+    result.preconditioning = preconditioning;
     if let Some(recorded) = workload.recorded() {
         judged.verdicts.push(recorded.described());
         let at_recorded =

@@ -10,6 +10,7 @@ use measure::Direction;
 
 use super::axis::Role;
 use super::crew::Spot;
+use super::precondition::{FILLS, Plans};
 use super::recorded::{self, Recorded};
 use super::scratch::{self, Doomed, Scratch};
 use super::{Axis, Effort};
@@ -132,7 +133,8 @@ impl Workload {
         }
         let path = match target {
             Some(target) if !target.is_dir() => {
-                check_target(&target, job.rw.directions.write || job.rw.directions.trim, request.allow_writes)?;
+                let writes = job.rw.directions.write || job.rw.directions.trim || effort.precondition.is_some();
+                check_target(&target, writes, request.allow_writes)?;
                 workload.name = target.display().to_string();
                 target
             }
@@ -223,6 +225,55 @@ impl Workload {
             job.time.runtime_ns = Some(LAYOUT_CAP_NS);
         }
         Ok(Some(plan))
+    }
+
+    /// The plans of the target's preconditioning, in rounds of `round_ns` at `depth`.
+    ///
+    /// # Errors
+    /// A bad option.
+    pub fn precondition(&self, round_ns: u64, depth: u32) -> Result<Plans, Error> {
+        let engine = self.engines.first().cloned().unwrap_or_default();
+        // The place alone: neither the rate nor the pauses of the workload slow the fill.
+        const PLACE: [&str; 5] = ["filename", "size", "filesize", "direct", "buffered"];
+        let place = || self.settings.iter().filter(|setting| PLACE.contains(&setting.option.name)).cloned();
+        let whole = |rw: &str, bs: &str, engine: &str| {
+            let own =
+                [setting("rw", rw), setting("bs", bs), setting("ioengine", engine), setting("refill_buffers", "1")];
+            self.plan_of(place().chain(own).collect())
+        };
+        let job = self.job()?;
+        let target =
+            place().filter(|setting| setting.option.name == "filename").filter_map(|setting| setting.value).next_back();
+        let is_device = |path: &String| {
+            let found = std::fs::metadata(path.replace("\\:", ":"));
+            found.is_ok_and(|metadata| metadata.file_type().is_block_device())
+        };
+        let purge = match target.as_ref().is_some_and(is_device) {
+            true => Ok(whole("trim", "16m", "psync")?),
+            false => Err("only a block device can be purged".into()),
+        };
+        let mut fill = whole("write", "128k", &engine)?;
+        for job in &mut fill.jobs {
+            job.time.loops = FILLS.into();
+            job.queue.depth = depth;
+        }
+        let mut settings = self.settings.clone();
+        settings.push(setting("ioengine", &engine));
+        let synchronous = Maker::find(&engine)?.spec.synchronous;
+        // One request in flight for each thread.
+        settings.push(setting(if synchronous { "numjobs" } else { "iodepth" }, &depth.to_string()));
+        let writes = job.rw.directions.write;
+        if !writes {
+            // Reads do not change the state of a drive.
+            settings.push(setting("rw", "randwrite"));
+        }
+        let mut round = self.plan_of(settings)?;
+        for job in &mut round.jobs {
+            (job.time.runtime_ns, job.time.time_based) = (Some(round_ns), true);
+            (job.process.group_reporting, job.process.thread, job.files.unlink) = (true, true, false);
+        }
+        let rw = settings_rw(&round);
+        Ok(Plans { purge, fill, round, rw })
     }
 
     /// Takes note of how much was laid out.
@@ -452,6 +503,12 @@ const RECORDED: [&str; 24] = [
 fn setting(name: &str, value: &str) -> Setting {
     let option = options::find(name).unwrap_or_else(|| panic!("{name} is in the table of options"));
     Setting { option, value: Some(value.into()), place: Place::CommandLine }
+}
+
+/// The pattern of a plan of one job, as its options name it.
+fn settings_rw(plan: &Plan) -> String {
+    let options = plan.jobs.first().map(|job| job.options.as_slice()).unwrap_or_default();
+    options.iter().rev().find(|(name, _)| name == "rw").map_or_else(|| "read".into(), |(_, value)| value.clone())
 }
 
 /// `filename=`, its colons escaped.

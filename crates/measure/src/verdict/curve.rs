@@ -6,9 +6,9 @@ use super::job::{clones, has_rate, seconds};
 use super::{Severity, Verdict, verdict};
 use crate::Direction;
 use crate::axis::{AxisKind, flag, place};
-use crate::figures::{axis_value, count, percent};
+use crate::figures::{axis_value, change, count, percent};
 use crate::limit::KEEPS_UP;
-use crate::schema::{Answer, Curve, Estimate, Limit, Point, Visit};
+use crate::schema::{Answer, Curve, Estimate, Limit, Point, Preconditioning, Visit};
 use crate::stats::relative_half_width;
 
 /// Part of the generator's own rate above which the curve may be the generator's: its cost adds to that of the storage.
@@ -258,6 +258,25 @@ pub fn no_direct_io(target: &str) -> Verdict {
         format!("{target} does not take O_DIRECT, so the sweep goes through the page cache"),
         "Data that are read twice come from memory, and written data may not have reached the device.",
         "Sweep a directory on a filesystem with direct I/O, or the block device.",
+    )
+}
+
+/// The verdict on a target that was not steady after the last round of its preconditioning.
+pub fn not_preconditioned(found: &Preconditioning) -> Verdict {
+    let how = match &found.window {
+        Some(window) => format!(
+            "the last five differ by {} and drift by {} of their average",
+            percent(window.excursion),
+            change(window.slope)
+        ),
+        None => "five are needed, each with ops".into(),
+    };
+    verdict(
+        "not-preconditioned",
+        Severity::Warning,
+        format!("the target was not steady after {} rounds of preconditioning: {how}", found.rounds.len()),
+        "The drive still changed when the sweep began: its figures hold for that moment.",
+        "Give more or longer rounds: --precondition-rounds, --precondition-round.",
     )
 }
 

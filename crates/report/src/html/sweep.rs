@@ -37,6 +37,11 @@ pub(super) fn section(sweep: &SweepResult) -> String {
         let _ = write!(out, "<h3>{name}</h3>{}", overview(name, axis, &labelled, Some(chosen)));
     }
     out.push_str(&maps(sweep));
+    if let Some(found) = &sweep.preconditioning {
+        let chart = crate::preconditioning::chart(found);
+        let said = crate::preconditioning::said(found);
+        let _ = write!(out, "<h3>Preconditioning</h3><p>{}</p>{}", escape(&said), cards(chart));
+    }
     let ceiling = sweep.ceiling_iops.map(|ceiling| ceiling.mean);
     out.push_str(&cards(depth_charts(axis, &labelled, ceiling, &|index| index == chosen)));
     let of = if several { format!(" of {}", curve.label) } else { String::new() };

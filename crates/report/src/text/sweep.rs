@@ -37,6 +37,10 @@ pub fn sweep_rows(sweep: &SweepResult, style: Style) -> String {
 /// The findings of a sweep, which stand below its rows: chart, plateau, load line, overload, ceiling, verdicts, advice.
 pub fn sweep_findings(sweep: &SweepResult, style: Style) -> String {
     let mut out = charts(sweep, style);
+    if let Some(preconditioning) = &sweep.preconditioning {
+        let said = crate::preconditioning::said(preconditioning);
+        let _ = writeln!(out, "prepared   {}", wrap(&said, style.width, 11));
+    }
     match sweep.curves.as_slice() {
         [only] => out.push_str(&line(sweep, only, style)),
         several if several.iter().any(|curve| curve.line.is_some()) => out.push_str(&summary(sweep, several, style)),
@@ -71,7 +75,11 @@ pub fn sweep_findings(sweep: &SweepResult, style: Style) -> String {
         let _ = write!(out, "\n{judged}");
     }
     if sweep.ended == Ended::Interrupted {
-        out.push_str(&style.paint(Tone::Warning, "Interrupted: the figures are of the points that were measured.\n"));
+        let said = match sweep.curves.is_empty() {
+            true => "Interrupted before anything was measured.\n",
+            false => "Interrupted: the figures are of the points that were measured.\n",
+        };
+        out.push_str(&style.paint(Tone::Warning, said));
     }
     if !sweep.advice.is_empty() {
         let _ = writeln!(out, "\n{}", style.paint(Tone::Bold, &wrap(&sweep.advice, style.width, 0)));
