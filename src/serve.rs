@@ -12,7 +12,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use measure::figures;
 use measure::units;
 use nvmf::control::http::Http;
-use nvmf::control::{self, Control, DEFAULT_PATH, Ending, Server, Settings};
+use nvmf::control::{self, Control, DEFAULT_PATH, Ending, Server, Settings, StateDirectory};
 use nvmf::target::{Limits, Options, SubsystemInfo};
 use serde_json::{Value, json};
 
@@ -57,6 +57,11 @@ fn command() -> Command {
                 .value_name("FILE")
                 .value_parser(value_parser!(PathBuf))
                 .help("Configuration file in SPDK's JSON"),
+        )
+        .arg(
+            one("state", "DIR").value_parser(value_parser!(PathBuf)).conflicts_with("wait-for-rpc").help(
+                "Keep the configuration and reservations in this directory, and begin with what it has",
+            ),
         )
         .arg(many(
             "null",
@@ -161,7 +166,9 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let calls = one_line(matches)?;
     let configuration = matches.get_one::<PathBuf>("config").map(|path| read(path)).transpose()?;
     let socket = matches.get_one::<String>("rpc-socket").map_or(DEFAULT_PATH, String::as_str);
-    if calls.is_empty() && configuration.is_none() && socket == "none" {
+    let directory = state_directory(matches, &calls, configuration.as_deref())?;
+    let has_saved = directory.as_ref().is_some_and(|directory| directory.steps().is_some());
+    if calls.is_empty() && configuration.is_none() && socket == "none" && !has_saved {
         bail!("nothing to serve: give --null SIZE, --mem SIZE, --file PATH or -c FILE (plimsoll serve --help)");
     }
     let metrics =
@@ -180,7 +187,14 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
         }
     };
     let control = Control::start(settings, Box::new(on_end))?;
-    let configured = configure(&control, &calls, configuration.as_deref(), matches.get_one::<PathBuf>("config"));
+    let path = matches.get_one::<PathBuf>("config");
+    let configure = || configure(&control, &calls, configuration.as_deref(), path);
+    let configured = match directory {
+        None => configure(),
+        Some(directory) => {
+            control.keep(directory, || configure().map_err(|error| format!("{error:#}"))).map_err(anyhow::Error::msg)
+        }
+    };
     output::warn(&control.warnings());
     if let Err(error) = configured {
         control.target().shutdown(Duration::from_secs(1));
@@ -204,6 +218,21 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     }
     drop((server, http));
     Ok(Exit::Ok)
+}
+
+/// The directory of `--state`. It keeps the calls of the first command line: other calls are an error, because the
+/// target would not carry them out.
+fn state_directory(
+    matches: &ArgMatches,
+    calls: &[(&str, Value)],
+    configuration: Option<&str>,
+) -> anyhow::Result<Option<StateDirectory>> {
+    let Some(path) = matches.get_one::<PathBuf>("state") else { return Ok(None) };
+    let given = match (calls, configuration) {
+        ([], None) => Value::Null,
+        (calls, configuration) => json!({ "calls": calls, "configuration": configuration }),
+    };
+    StateDirectory::open(path, given).map(Some).map_err(anyhow::Error::msg)
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

@@ -22,12 +22,40 @@ use sha2::{Digest, Sha256};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine([u8; 32]);
 
+/// The machine, from the moment on at which somebody asks for it.
+static THIS: OnceLock<Machine> = OnceLock::new();
+
+/// Has the machine keep its random identity in a file, if it has no lasting one of its own. Call it before anything
+/// asks for an identity.
+///
+/// # Errors
+/// The file cannot be read or written.
+pub(crate) fn keep_machine(file: &Path) -> std::io::Result<()> {
+    if THIS.get().is_none() && Machine::read(Path::new("/")).is_none() {
+        let _ = THIS.set(Machine::kept(file)?); // another thread has asked first: its answer stays
+    }
+    Ok(())
+}
+
 impl Machine {
     /// This machine. Without a machine id and a network card nothing lasting is known of it: a random one then, the
     /// same for as long as this process runs.
     pub(crate) fn this() -> &'static Machine {
-        static THIS: OnceLock<Machine> = OnceLock::new();
         THIS.get_or_init(|| Machine::read(Path::new("/")).unwrap_or_else(|| Machine(digest(&[&random_uuid()]))))
+    }
+
+    /// The machine that a file names; a new one, if the file is not there.
+    fn kept(file: &Path) -> std::io::Result<Machine> {
+        let name = match fs::read_to_string(file) {
+            Ok(text) => parse_uuid(text.trim()).ok_or(std::io::Error::other("its file \"machine\" is damaged"))?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let name = random_uuid();
+                sys::replace::replace(file, format!("{}\n", uuid_text(&name)).as_bytes())?;
+                name
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Machine(digest(&[&name])))
     }
 
     /// The machine whose files are below `root`: its machine-id(5) and the address of its first network card, because

@@ -115,6 +115,24 @@ pub fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
     }
 }
 
+/// The process that holds a flock(2) of the file, as proc_locks(5) tells it; `None` if nobody does, or if the process
+/// is on another machine or in another namespace of processes.
+pub fn lock_holder(file: &File) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    let inode = file.metadata().ok()?.ino().to_string();
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let mut holders = locks.lines().filter_map(|line| {
+        // 1: FLOCK  ADVISORY  WRITE 7211 fd:00:1234 0 EOF; a line of one that waits has -> after its number.
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, _, pid, place, ..] = words[..] else { return None };
+        let same = place.rsplit(':').next() == Some(&inode);
+        same.then(|| pid.parse().ok()).flatten().filter(|pid| *pid > 0)
+    });
+    let first = holders.next()?;
+    // Files of two file systems may share a number: with two candidates, neither is certain.
+    holders.all(|other| other == first).then_some(first)
+}
+
 /// Releases a flock(2).
 pub fn unlock(file: &File) {
     // SAFETY: flock takes no memory; unlocking an open file of this process cannot fail.

@@ -21,7 +21,14 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
         let _ = std::fs::remove_file(&partial); // it may never have been there
     }
     written?;
-    // The new name is an entry of the directory, which fsync(2) of the file need not write.
+    sync_name(path)
+}
+
+/// Makes the name of a new file last: it is an entry of the directory, which fsync(2) of the file need not write.
+///
+/// # Errors
+/// The errors of opening the directory and of fsync(2).
+pub fn sync_name(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match File::open(parent).and_then(|directory| directory.sync_all()) {
         // Some network filesystems do not know fsync(2) of a directory: their servers order such changes. A directory

@@ -4,7 +4,10 @@
 //! {"subsystems": [{"subsystem": "bdev", "config": [{"method": "bdev_null_create", "params": {...}}, ...]}, ...]}
 //! ```
 
-use serde_json::Value;
+use serde_json::{Value, json};
+
+/// Parts of the configuration, in the order in which they are to be loaded.
+pub(super) const SUBSYSTEMS: [(&str, &[&str]); 3] = [("keyring", &[]), ("bdev", &[]), ("nvmf", &["bdev", "keyring"])];
 
 /// One call of a configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +18,22 @@ pub struct Step {
     pub method: String,
     /// The parameters of the call.
     pub params: Option<Value>,
+}
+
+impl Step {
+    /// The call in the form of a configuration file.
+    pub(super) fn object(&self) -> Value {
+        match &self.params {
+            Some(params) => json!({ "method": self.method, "params": params }),
+            None => json!({ "method": self.method }),
+        }
+    }
+}
+
+/// The calls by subsystem: the array that [`parse`] finds under `subsystems`.
+pub(super) fn grouped(steps: &[Step]) -> Value {
+    let of = |name: &str| steps.iter().filter(|step| step.subsystem == name).map(Step::object).collect::<Vec<_>>();
+    SUBSYSTEMS.iter().map(|(name, _)| json!({ "subsystem": name, "config": of(name) })).collect()
 }
 
 /// The calls of a configuration, in the order in which SPDK carries them out: as the file has them. As there, comments

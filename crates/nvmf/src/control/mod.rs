@@ -6,7 +6,8 @@
 //! ```
 //!
 //! [`METHODS`] is the one table: dispatch, `rpc_get_methods`, the help of `plimsoll rpc` and docs/rpc.md are made from
-//! it. [`State`] keeps the configuration as the calls that make it; save_config saves these calls.
+//! it. [`State`] keeps the configuration as the calls that make it; save_config saves these calls, and
+//! a [`StateDirectory`] has them on disk.
 
 pub mod client;
 mod config;
@@ -17,6 +18,7 @@ mod metrics;
 mod pacer;
 pub mod params;
 mod reference;
+mod saved;
 mod server;
 mod state;
 pub mod stream;
@@ -25,5 +27,6 @@ pub use config::{Step, parse as parse_configuration};
 pub use methods::{METHODS, Method, Run, find as find_method};
 pub use metrics::{escape_label, text as metrics};
 pub use reference::{help, markdown};
+pub use saved::StateDirectory;
 pub use server::{DEFAULT_PATH, Server};
 pub use state::{Control, Ending, Settings, State};

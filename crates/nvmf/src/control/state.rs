@@ -10,6 +10,7 @@ use super::config::{self, Step};
 use super::jsonrpc::{Outcome, RpcError, code};
 use super::methods::{self, Method, Run, When};
 use super::params::Params;
+use super::saved::StateDirectory;
 use crate::auth::{Key, Keys, Policy};
 use crate::device::Fault;
 use crate::target::{self, Options, Target};
@@ -57,6 +58,12 @@ pub struct State {
     pub(super) target: Target,
     /// The calls that would make the present configuration, in order.
     pub(super) made: Vec<Step>,
+    /// The number of changes of `made` so far.
+    changes: u64,
+    /// The directory that keeps `made`, if there is one.
+    pub(super) directory: Option<StateDirectory>,
+    /// True if each change is saved; false while the configuration from before is loaded.
+    saves: bool,
     pub(super) initialized: bool,
     /// The subsystems that there may be, the discovery service counted; `None` for any number.
     pub(super) max_subsystems: Option<u32>,
@@ -91,6 +98,9 @@ impl Control {
             settings,
             target,
             made: Vec::new(),
+            changes: 0,
+            directory: None,
+            saves: false,
             max_subsystems: None,
             faults: BTreeMap::new(),
             keyring: BTreeMap::new(),
@@ -119,6 +129,7 @@ impl Control {
                 state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
+        let changes = state.changes;
         let until = Instant::now() + methods::patience(name, given);
         let mut outcome = state.call(name, given);
         self.shared.changed.notify_all();
@@ -128,7 +139,29 @@ impl Control {
             state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
             outcome = state.call(name, given);
         }
-        outcome
+        state.saved(changes, outcome)
+    }
+
+    /// Keeps the configuration in that directory. If it has one already, this target gets that configuration; else the
+    /// target gets it from `configure`. From then on, each call that changes the configuration saves it before its
+    /// answer.
+    ///
+    /// # Errors
+    /// The first call that fails, with the file as it was; the errors of writing.
+    pub fn keep(
+        &self,
+        directory: StateDirectory,
+        configure: impl FnOnce() -> Result<(), String>,
+    ) -> Result<(), String> {
+        let steps = directory.steps().map(<[Step]>::to_vec);
+        self.lock().directory = Some(directory);
+        match steps {
+            Some(steps) => self.carry_out(steps)?,
+            None => configure()?,
+        }
+        let mut state = self.lock();
+        state.saves = true;
+        state.save()
     }
 
     /// Carries out a configuration file's calls in order.
@@ -136,7 +169,11 @@ impl Control {
     /// # Errors
     /// The first call that fails, and which it is; those before it stay in force.
     pub fn load(&self, text: &str) -> Result<(), String> {
-        for Step { subsystem, method, params } in config::parse(text)? {
+        self.carry_out(config::parse(text)?)
+    }
+
+    fn carry_out(&self, steps: Vec<Step>) -> Result<(), String> {
+        for Step { subsystem, method, params } in steps {
             self.call(&method, params.as_ref()).map_err(|error| {
                 let given = params.as_ref().map(|params| format!(" {params}")).unwrap_or_default();
                 format!("{subsystem}: {method}{given}: {error}")
@@ -198,21 +235,48 @@ impl State {
         Ok(())
     }
 
+    /// Saves the configuration, if there is a directory to keep it.
+    fn save(&mut self) -> Result<(), String> {
+        match &mut self.directory {
+            Some(directory) if self.saves => directory.save(&self.made),
+            _ => Ok(()),
+        }
+    }
+
+    /// The answer to a call that found `changes` changes. An error follows a change that was not saved; the next
+    /// call tries to save it again.
+    fn saved(&mut self, changes: u64, outcome: Outcome) -> Outcome {
+        let Err(why) = self.save() else { return outcome };
+        if self.changes == changes {
+            return outcome;
+        }
+        let why = format!("the change is in force, but not saved: {why}");
+        if outcome.is_ok() {
+            return Err(RpcError::new(code::INTERNAL_ERROR, why));
+        }
+        self.warnings.push(why);
+        outcome
+    }
+
     /// Remembers a call that configures something.
     pub(super) fn remember(&mut self, subsystem: &str, method: &str, params: Map<String, Value>) {
         let params = Some(Value::Object(params));
+        self.changes += 1;
         self.made.push(Step { subsystem: subsystem.into(), method: method.into(), params });
     }
 
     /// Forgets the calls for which `gone` holds, given their method and parameters.
     pub(super) fn forget(&mut self, mut gone: impl FnMut(&str, &Value) -> bool) {
+        let before = self.made.len();
         self.made.retain(|step| !gone(&step.method, step.params.as_ref().unwrap_or(&Value::Null)));
+        self.changes += (before - self.made.len()) as u64;
     }
 
     /// Changes a remembered call's parameter; null takes it away.
     pub(super) fn amend(&mut self, is_it: impl Fn(&str, &Value) -> bool, param: &str, value: Value) {
         for Step { method, params, .. } in &mut self.made {
             let Some(params) = params.as_mut().filter(|params| is_it(method, params)) else { continue };
+            self.changes += 1;
             match (&value, params.as_object_mut()) {
                 (Value::Null, Some(params)) => drop(params.remove(param)),
                 (value, Some(params)) => drop(params.insert(param.into(), value.clone())),

@@ -59,6 +59,7 @@ impl File {
         if fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.file_type().is_block_device()) {
             return Err(wrong_kind());
         }
+        let is_new = create_bytes.is_some() && !path.exists();
         let open = |direct: bool| {
             fs::File::options()
                 .read(true)
@@ -82,10 +83,12 @@ impl File {
         match lock(&file, !read_only) {
             Ok(true) => {}
             Ok(false) => {
-                return Err(Error::new(
-                    super::ErrorKind::Busy,
-                    at("another process, or another device of this one, serves") + "; two writers would destroy it",
-                ));
+                let who = match sys::file::lock_holder(&file) {
+                    Some(pid) if pid == std::process::id() => "another device of this process serves".into(),
+                    Some(pid) => format!("process {pid} serves"),
+                    None => "another process, or another device of this one, serves".to_string(),
+                };
+                return Err(Error::new(super::ErrorKind::Busy, at(&who) + "; two writers would destroy it"));
             }
             Err(error) => return Err(Error::system(at("cannot lock"), error)),
         }
@@ -94,6 +97,11 @@ impl File {
             && file.metadata().is_ok_and(|meta| meta.len() == 0)
         {
             file.set_len(bytes).map_err(|e| Error::system(at("cannot set the size of"), e))?;
+        }
+        if is_new {
+            // A host's Flush is an fsync(2) of the file, which need not keep the name of the file.
+            let lasting = file.sync_all().and_then(|()| sys::replace::sync_name(path));
+            lasting.map_err(|e| Error::system(at("cannot sync"), e))?;
         }
         let least = alignment(&file, direct, kind.is_block_device());
         let block_bytes = spec.block_bytes.unwrap_or(least.max(512));

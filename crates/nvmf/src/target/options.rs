@@ -114,7 +114,7 @@ impl Options {
     }
 
     /// True if hosts cannot reserve namespaces: the commands, features and log page of reservations are not there.
-    pub(super) fn hides_reservations(&self) -> bool {
+    pub(crate) fn hides_reservations(&self) -> bool {
         self.hidden_commands & oncs::RESERVATIONS != 0
     }
 

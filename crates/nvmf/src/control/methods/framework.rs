@@ -3,13 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{METHODS as ALL, Method, Run, When, only};
-use crate::control::config::Step;
+use crate::control::config::{SUBSYSTEMS, Step};
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::params::{Need, Param, ParamKind, Params, U64};
 use crate::control::state::{Ending, State};
-
-/// Parts of the configuration, in the order in which they are to be loaded.
-const SUBSYSTEMS: [(&str, &[&str]); 3] = [("keyring", &[]), ("bdev", &[]), ("nvmf", &["bdev", "keyring"])];
 
 /// Signals by which [`METHODS`]' spdk_kill_instance knows how to end.
 const SIGNALS: [&str; 12] =
@@ -222,11 +219,7 @@ fn get_config(state: &mut State, params: &Params) -> Outcome {
     if !SUBSYSTEMS.iter().any(|(known, _)| *known == name) {
         return Err(RpcError::params(format!("Subsystem '{name}' not found; there are keyring, bdev and nvmf")));
     }
-    let call = |step: &Step| match &step.params {
-        Some(params) => json!({ "method": step.method, "params": params }),
-        None => json!({ "method": step.method }),
-    };
-    Ok(state.made.iter().filter(|step| step.subsystem == name).map(call).collect())
+    Ok(state.made.iter().filter(|step| step.subsystem == name).map(Step::object).collect())
 }
 
 fn get_reactors(state: &mut State, _: &Params) -> Outcome {

@@ -1,6 +1,7 @@
 //! Methods about namespaces, and the hosts that see them.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -27,7 +28,7 @@ const NAMESPACE: &[Param] = &[
     Param::optional(
         "ptpl_file",
         ParamKind::Text,
-        "reservations end with the target",
+        "a file below --state; without --state, reservations end with the target",
         "file that reservations persist in, in SPDK's form; it is created if it is not there",
     ),
     Param::only("hide_metadata", ParamKind::Bool, "false", "there is no metadata"),
@@ -68,7 +69,7 @@ pub static METHODS: &[Method] = &[
 fn add_ns(state: &mut State, params: &Params) -> Outcome {
     let nqn = params.text("nqn");
     let Some(given) = params.object_if("namespace") else { return Err(RpcError::params("namespace is missing")) };
-    let spec = NamespaceSpec {
+    let mut spec = NamespaceSpec {
         nsid: given.u32_if("nsid").unwrap_or(0),
         device: given.text("bdev_name").into(),
         uuid: identity(&given, "uuid")?,
@@ -80,11 +81,22 @@ fn add_ns(state: &mut State, params: &Params) -> Outcome {
         },
         reservations: given.text_if("ptpl_file").map(Into::into),
     };
+    if spec.reservations.is_none() {
+        spec.reservations = kept_reservations(state, &spec);
+    }
     let nsid = state.target.add_namespace(nqn, spec).map_err(refusal)?;
     let mut params = params.as_given().clone();
     params["namespace"]["nsid"] = json!(nsid);
     state.remember("nvmf", "nvmf_subsystem_add_ns", params);
     Ok(json!(nsid))
+}
+
+/// The file of the state directory for the reservations of a namespace; `None` if there is no directory, or hosts get
+/// no reservations.
+fn kept_reservations(state: &State, spec: &NamespaceSpec) -> Option<PathBuf> {
+    let directory = state.directory.as_ref().filter(|_| !state.target.options().hides_reservations())?;
+    let device = state.target.devices().into_iter().find(|device| device.spec.name == spec.device)?;
+    Some(directory.reservations(&spec.identities(device.uuid).uuid.unwrap_or(device.uuid)))
 }
 
 /// An identity that the call gives; zeros are SPDK's way to say that there is none.

@@ -103,7 +103,10 @@ fn delete_subsystem(state: &mut State, params: &Params) -> Outcome {
     let nqn = params.text("nqn");
     let hosts = subsystem(state, nqn)?.hosts;
     state.target.delete_subsystem(nqn).map_err(refusal)?;
-    hosts.iter().for_each(|host| state.keys.set(nqn, host, None));
+    for host in &hosts {
+        state.keys.set(nqn, host, None);
+        state.keys.set_tls(nqn, host, None);
+    }
     state.forget(|method, given| method.starts_with("nvmf_") && given["nqn"] == nqn);
     Ok(Value::Bool(true))
 }
