@@ -1,0 +1,23 @@
+//! RDMA verbs and the connection manager of rdma-core, opened at run time: nothing of RDMA is needed to build, and
+//! programs run without it. docs/decisions/verbs.md gives the reasons.
+//!
+//! ```text
+//! library ─► abi, numbers         the C interface: functions by version, structures, constants
+//! ```
+
+#[allow(missing_docs, reason = "the headers document the fields, which have the same names here")]
+pub mod abi;
+mod error;
+mod library;
+pub mod numbers;
+
+pub use error::Error;
+pub use library::{Library, library};
+
+/// Succeeds if the libraries can be loaded and have all functions that this crate needs.
+///
+/// # Errors
+/// The library that is missing or too old, with the message of the loader.
+pub fn available() -> Result<(), Error> {
+    library().map(|_| ())
+}
