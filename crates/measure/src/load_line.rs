@@ -349,7 +349,7 @@ impl Seen {
             still_rising: shape.last_doubling > RISING_A_DOUBLING,
             unnamed: Some(match self.looks.iter().map(|look| look.round).max() {
                 Some(2..) => format!("{CHANGED}: visits to the same point do not agree"),
-                _ => "no point was visited at several times: give the sweep more --time".into(),
+                _ => "too few points were visited at several times: give the sweep more --time".into(),
             }),
             ..LoadLine::default()
         }
@@ -721,7 +721,7 @@ mod tests {
         let found = find(&sweep(saturating(40.0), &DEPTHS, 0, 0.001, 9)).unwrap();
         assert_eq!(
             found.answer(),
-            Answer::Unnamed("no point was visited at several times: give the sweep more --time")
+            Answer::Unnamed("too few points were visited at several times: give the sweep more --time")
         );
     }
 

@@ -378,12 +378,13 @@ const OVERLOAD_WINDOWS: usize = 10;
 const OVERLOAD_TIMES: f64 = 1.5;
 
 /// The present overload: the last ten windows lie above `line` (the upper end of its interval), by half on average.
-/// None otherwise, and where the record ended more than three windows before `now_ns`.
-pub fn overload(windows: &[Window], line: f64, now_ns: u64) -> Option<Overload> {
-    let last = windows.last()?;
+/// None otherwise, and where the record ended more than three windows before `now_ns`. `newest_first` are the windows.
+pub fn overload<'a>(newest_first: impl Iterator<Item = &'a Window>, line: f64, now_ns: u64) -> Option<Overload> {
+    let mut windows = newest_first.peekable();
+    let last = *windows.peek()?;
     let length_ns = (f64::from(last.seconds) * 1e9) as u64;
     let above = |window: &&Window| f64::from(window.depth) > line;
-    let run: Vec<&Window> = windows.iter().rev().take_while(above).collect();
+    let run: Vec<&Window> = windows.take_while(above).collect();
     let recent: Vec<f64> = run.iter().take(OVERLOAD_WINDOWS).map(|window| f64::from(window.depth)).collect();
     let times = mean(&recent) / line;
     let first = run.last()?;

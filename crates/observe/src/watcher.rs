@@ -113,11 +113,7 @@ impl Watcher {
     /// The overload of a target above a depth, see [`passive::overload`].
     pub fn overload(&self, target: &Target, line: f64, now_ns: u64) -> Option<passive::Overload> {
         let known = self.known.get(&target.kind)?.get(&target.name)?;
-        let (older, newer) = known.windows.as_slices();
-        if older.is_empty() || newer.is_empty() {
-            return passive::overload(if newer.is_empty() { older } else { newer }, line, now_ns);
-        }
-        passive::overload(&[older, newer].concat(), line, now_ns)
+        passive::overload(known.windows.iter().rev(), line, now_ns)
     }
 }
 

@@ -85,7 +85,10 @@ fn too_few_points(curve: &Curve, axis: &str) -> Option<Verdict> {
         verdict(
             "too-few-points",
             Severity::Warning,
-            format!("{}: the sweep has {} {several}", curve.label, curve.points.len()),
+            match curve.points.len() {
+                1 => format!("{}: the sweep has one {}", curve.label, AxisKind::of(axis).one()),
+                many => format!("{}: the sweep has {many} {several}", curve.label),
+            },
             &format!("A load line needs at least three {several}."),
             &format!("Give a wider {}, or more time.", flag(axis)),
         )
@@ -112,19 +115,21 @@ fn lone_peak(curve: &Curve, axis: &str) -> Option<Verdict> {
         let next = others.last()?;
         let level = curve.line.as_ref().map_or(*next, |line| line.plateau_iops.mean).max(*next);
         let factor = if kind == AxisKind::Rate { LONE_PEAK + chance_of_arrivals(point) } else { LONE_PEAK };
-        (*highest > level * factor).then_some((point.x, *highest, others[0], *next))
+        (*highest > level * factor).then_some((point.x, *highest, others[0], *next, means.len()))
     });
-    let (x, highest, low, high) = peaks.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (x, highest, low, high, visits) = peaks.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let the_others = if visits > 2 { "the others" } else { "the other" };
     let others = if low < high { format!("{} to {}", count(low), count(high)) } else { count(high) };
-    let consequence = match (kind.has_load_line(), kind) {
-        (true, _) => "plateau and load line come from the other visits",
-        (false, AxisKind::Rate) => "the limit is judged from all visits to each rate",
-        (false, _) => "the throughput of this value includes that visit",
+    let is_named = curve.line.as_ref().is_some_and(|line| line.plateau().is_some());
+    let consequence = match (is_named, kind) {
+        (true, _) => "plateau and load line come from the other visits".to_string(),
+        (false, AxisKind::Rate) => "the limit is judged from all visits to each rate".to_string(),
+        (false, _) => format!("the throughput of this {} includes that visit", kind.one()),
     };
     Some(verdict(
         "lone-peak",
         Severity::Note,
-        format!("{}: one visit to {} gave {} IOPS, the others {others}", curve.label, place(axis, x), count(highest)),
+        format!("{}: one visit to {} gave {} IOPS, {the_others} {others}", curve.label, place(axis, x), count(highest)),
         &format!("The machine was faster at that moment, or answered from a cache: {consequence}."),
         "Look for a cache below the target, or for another program; give the sweep more --time.",
     ))
@@ -211,7 +216,8 @@ fn uncertain(curve: &Curve, axis: &str) -> Option<Verdict> {
         .filter(|point| point.samples.len() < 2 || relative_half_width(&point.iops) > UNCERTAIN)
         .map(|point| axis_value(axis, point.x))
         .collect();
-    let consequence = match (kind.has_load_line(), curve.kept.is_some() || curve.saturation.is_some()) {
+    let is_named = curve.line.as_ref().is_some_and(|line| line.plateau().is_some());
+    let consequence = match (is_named, curve.kept.is_some() || curve.saturation.is_some()) {
         (true, _) => "; the intervals of plateau and load line include it",
         (false, true) => "; the limit rests on latencies and queues, and has its own bounds",
         (false, false) => "",
