@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 
+use nvmf::control::{Control, Settings, StateDirectory};
 use nvmf::device::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn};
 use nvmf::spec::opcode::{admin, io};
 use nvmf::spec::reservation::{
@@ -17,6 +18,7 @@ use nvmf::target::{NamespaceSpec, Options, SubsystemSpec, Target};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng};
 use raw::{Host, NQN, Served};
+use serde_json::{Value, json};
 
 const UUID: [u8; 16] = [0x77; 16];
 
@@ -360,6 +362,46 @@ fn reservations_outlive_the_target_if_hosts_want_them_to() {
         assert!(error.contains("ns1.json does not hold the reservations of this namespace"), "{error}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "it stays as it is");
     }
+}
+
+/// A target that keeps its state in that directory, as `plimsoll serve --state` does.
+fn kept(directory: &Path) -> (Control, Served) {
+    let settings =
+        Settings { options: Options::default(), pacing_is_fixed: false, allow_in_use: false, wait_for_init: false };
+    let control = Control::start(settings, Box::new(|_| ())).unwrap();
+    let call = |method: &str, params: Value| control.call(method, Some(&params)).map(drop).map_err(|e| e.to_string());
+    let configure = || {
+        call("nvmf_create_transport", json!({ "trtype": "TCP" }))?;
+        call("bdev_malloc_create", json!({ "name": "mem", "num_blocks": 256, "block_size": 4096 }))?;
+        call("nvmf_create_subsystem", json!({ "nqn": NQN, "allow_any_host": true }))?;
+        call("nvmf_subsystem_add_ns", json!({ "nqn": NQN, "namespace": { "bdev_name": "mem" } }))
+    };
+    control.keep(StateDirectory::open(directory, Value::Null).unwrap(), configure).unwrap();
+    let target = control.target();
+    let address = target.add_listener(NQN, "127.0.0.1:0".parse().unwrap()).unwrap();
+    (control, Served { target, address })
+}
+
+#[test]
+fn a_state_directory_keeps_the_reservations_of_namespaces_without_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let kind = ReservationType::WriteExclusive;
+    {
+        let (_control, served) = kept(dir.path());
+        let mut one = Member::new(&served, 1);
+        assert!(register_persistent(&mut one, 11, true).is_ok());
+        assert!(one.acquire(AcquireAction::Acquire, kind, 11, 0).is_ok());
+    }
+    let (control, served) = kept(dir.path());
+    let mut two = Member::new(&served, 2);
+    let (header, entries) = two.status();
+    assert_eq!((header.kind, entries.len(), entries[0].key), (kind as u8, 1, 11));
+    assert!(conflicts(two.writes()));
+    // A namespace that is added again finds them, too.
+    let change = |method: &str, params: Value| control.call(method, Some(&params)).map(drop).unwrap();
+    change("nvmf_subsystem_remove_ns", json!({ "nqn": NQN, "nsid": 1 }));
+    change("nvmf_subsystem_add_ns", json!({ "nqn": NQN, "namespace": { "bdev_name": "mem" } }));
+    assert!(conflicts(Member::new(&served, 3).writes()));
 }
 
 /// The standard's rules in other words than the target's: the holders as a set.

@@ -46,7 +46,7 @@ impl Reservations {
     /// The file cannot be read or written, or it is not a file of this namespace's reservations.
     pub fn open(file: Option<&PathBuf>, namespace_uuid: [u8; 16]) -> Result<Reservations, Error> {
         let Some(file) = file else { return Ok(Reservations::default()) };
-        let store = Store::new(file.clone(), namespace_uuid);
+        let mut store = Store::new(file.clone(), namespace_uuid);
         let rules = store.load()?;
         Ok(Reservations {
             is_reserved: AtomicBool::new(rules.reservation.is_some()),

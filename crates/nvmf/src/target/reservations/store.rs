@@ -1,8 +1,10 @@
 //! The file that reservations of a namespace persist in: JSON with the members of SPDK's `ptpl_file`, so that a file
 //! may change from one target to the other.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde_json::{Value, json};
 
@@ -14,16 +16,57 @@ use crate::spec::reservation::{HostId, ReservationType};
 /// The most bytes that a file may have: 256 registrants take 30 KiB.
 const MOST_BYTES: u64 = 1 << 20;
 
+/// The number of the store that may write a file. A store that loads the file takes the next number.
+type Turn = Arc<Mutex<u64>>;
+
+/// The turns of all files that stores of this process have.
+static TURNS: Mutex<BTreeMap<PathBuf, Weak<Mutex<u64>>>> = Mutex::new(BTreeMap::new());
+
 /// The file of one namespace.
 #[derive(Debug)]
 pub(super) struct Store {
     file: PathBuf,
     namespace_uuid: [u8; 16],
+    turn: Turn,
+    /// The turn of this store; 0 before it has loaded the file.
+    own_turn: u64,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The turn of a file, whatever path names it.
+fn turn(file: &Path) -> Turn {
+    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
+    let mut turns = locked(&TURNS);
+    turns.retain(|_, turn| turn.strong_count() > 0);
+    let entry = turns.entry(directory.join(file.file_name().unwrap_or_default())).or_default();
+    entry.upgrade().unwrap_or_else(|| {
+        let turn = Turn::default();
+        *entry = Arc::downgrade(&turn);
+        turn
+    })
 }
 
 impl Store {
     pub fn new(file: PathBuf, namespace_uuid: [u8; 16]) -> Store {
-        Store { file, namespace_uuid }
+        let turn = turn(&file);
+        Store { file, namespace_uuid, turn, own_turn: 0 }
+    }
+
+    /// The rules in the file, which this store alone writes from now on: a command that still waits for a namespace
+    /// that was removed must not write over those of the namespace that was added in its place.
+    ///
+    /// # Errors
+    /// As [`Store::read`]; the store from before keeps the file.
+    pub fn load(&mut self) -> Result<Rules, Error> {
+        let mut turn = locked(&self.turn);
+        let rules = self.read()?;
+        *turn += 1;
+        self.own_turn = *turn;
+        Ok(rules)
     }
 
     /// The rules in the file; none if there is no file, or if they were not to persist.
@@ -31,7 +74,7 @@ impl Store {
     /// # Errors
     /// The file cannot be read, or new files cannot be written beside it; it has another form, or another namespace's
     /// reservations. A target that went on without them would let hosts write that were locked out.
-    pub fn load(&self) -> Result<Rules, Error> {
+    fn read(&self) -> Result<Rules, Error> {
         let name = self.file.display();
         let wrong = |why: String| {
             Error::invalid(format!(
@@ -64,8 +107,13 @@ impl Store {
     /// Writes the rules. The file has those from before or the new ones, whatever happens meanwhile.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written; another namespace has it now.
     pub fn save(&self, rules: &Rules) -> Result<(), Error> {
+        let turn = locked(&self.turn);
+        if *turn != self.own_turn {
+            let name = self.file.display();
+            return Err(Error::invalid(format!("its namespace was removed, and another one has {name} now")));
+        }
         let text = format!("{:#}\n", object(rules, &self.namespace_uuid));
         sys::replace::replace(&self.file, text.as_bytes())
             .map_err(|error| Error::system(format!("cannot write the reservations to {}", self.file.display()), error))
@@ -157,7 +205,7 @@ mod tests {
             persists: bool,
         ) {
             let dir = tempfile::tempdir().expect("a directory");
-            let store = Store::new(dir.path().join("ns.json"), NAMESPACE);
+            let mut store = Store::new(dir.path().join("ns.json"), NAMESPACE);
             prop_assert_eq!(store.load().expect("no file"), Rules::default());
             let stored = rules(persists, &keys, ReservationType::of(kind));
             store.save(&stored).expect("saved");
@@ -171,6 +219,23 @@ mod tests {
                 prop_assert!(parse(&value, &NAMESPACE).is_err());
             }
         }
+    }
+
+    #[test]
+    fn a_store_whose_namespace_was_replaced_writes_no_more() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("ns.json");
+        let mut old = Store::new(file.clone(), NAMESPACE);
+        old.load().expect("no file");
+        old.save(&rules(true, &[1], None)).expect("saved");
+        Store::new(file.clone(), [8; 16]).load().expect_err("another namespace's");
+        old.save(&rules(true, &[1, 2], None)).expect("it still has the file");
+        let mut new = Store::new(dir.path().join(".").join("ns.json"), NAMESPACE);
+        assert_eq!(new.load().expect("loaded"), rules(true, &[1, 2], None));
+        old.save(&rules(true, &[3], None)).expect_err("it comes too late");
+        new.save(&rules(true, &[4], None)).expect("saved");
+        old.save(&rules(true, &[5], None)).expect_err("it comes too late");
+        assert_eq!(Store::new(file, NAMESPACE).load().expect("loaded"), rules(true, &[4], None));
     }
 
     #[test]
