@@ -2,7 +2,7 @@
 //! handshakes: the kernel as host and as target.
 
 mod common;
-use common::guest::{has_rig, tls_host_guest, tls_target_guest};
+use common::guest::{has_rig, key, tls_host_guest, tls_target_guest};
 use common::served::{NQN, Served, free_port};
 use common::*;
 
@@ -162,6 +162,99 @@ echo "all of it"
                 assert!(!with(OTHER).status.success(), "with another key");
             }
             _ => panic!("{action}"),
+        }
+    });
+    assert!(said.contains("all of it"), "{said}");
+}
+
+/// Linux as host authenticates on a plain connection, and speaks TLS with the key that this has made, in one direction
+/// and in both, with resets. A host that does not concatenate gets in nowhere.
+#[test]
+#[ignore = "takes minutes of emulation: make test-guest"]
+fn linux_of_debian_14_as_host_concatenates_secure_channels() {
+    if !has_rig() {
+        return;
+    }
+    let place = directory();
+    let directory = place.path();
+    let (own, own_path) = key(directory, "own", 1, HOST);
+    let (back, back_path) = key(directory, "back", 2, NQN);
+    let (port, plain) = (free_port(), ["--mem", "32m", "--allow-host", HOST]);
+    let keys = ["--dhchap-key", &own_path, "--dhchap-ctrlr-key", &back_path];
+    let target = Served::one_line(directory, &[&plain[..], &keys].concat());
+    let nqn = format!("nqn={NQN}");
+    let address = ["listen_address.trtype=TCP", "listen_address.adrfam=IPv4", "listen_address.traddr=127.0.0.1"];
+    let port_of = format!("listen_address.trsvcid={port}");
+    let secured = ["secure_channel=true", "secure_concatenation=true"];
+    target.rpc(&[&["nvmf_subsystem_add_listener", &nqn][..], &address, &[&port_of], &secured].concat());
+    let script = format!("OWN={own} BACK={back}\n")
+        + r#"
+newer nvme connect $AT -n $SUBSYSTEM --dhchap-secret="$OWN" > /tmp/said 2>&1 && failed 'a host that does not concatenate gets in'
+for both in '' "--dhchap-ctrl-secret=$BACK"; do
+  try newer nvme connect $AT -n $SUBSYSTEM -i 2 --dhchap-secret="$OWN" $both --concat
+  wait_for [ -b /dev/nvme0n1 ]
+  says 'NVMe1G0[12]' cat /proc/keys
+  for round in 1 2; do
+    fio --name=v --ioengine=libaio --direct=1 --filename=/dev/nvme0n1 --rw=randwrite --bsrange=4k-64k --size=8m \
+      --iodepth=8 --verify=crc32c --verify_fatal=1 > /tmp/fio 2>&1 || { cat /tmp/fio; failed "fio, $both, round $round"; }
+    try nvme reset /dev/nvme0
+    wait_for grep -q live /sys/class/nvme/nvme0/state
+  done
+  disconnect
+done
+echo "all of it"
+"#;
+    let said = tls_host_guest("14", directory, port, &script, |action| panic!("{action}"));
+    assert!(said.contains("all of it"), "{said}");
+    target.end();
+}
+
+/// Plimsoll as host does so with Linux as target, in one direction: the target of Linux 7.2 makes no key where it
+/// proves itself too ("failed to generate PSK": it has dropped the host's challenge by then).
+#[test]
+#[ignore = "takes minutes of emulation: make test-guest"]
+fn linux_of_debian_14_as_target_concatenates_secure_channels() {
+    if !has_rig() {
+        return;
+    }
+    let place = directory();
+    let directory = place.path();
+    let (own, own_path) = key(directory, "own", 1, HOST);
+    let port = free_port();
+    let script = format!("OWN={own}\n")
+        + r#"
+cd /sys/kernel/config/nvmet
+truncate -s 32M /tmp/disk
+here=subsystems/$SUBSYSTEM
+mkdir hosts/$HOST && echo "$OWN" > hosts/$HOST/dhchap_key || failed 'no key'
+mkdir $here && mkdir $here/namespaces/1 || failed "no nvmet"
+ln -s /sys/kernel/config/nvmet/hosts/$HOST $here/allowed_hosts/$HOST || failed "no host"
+echo 1 > $here/namespaces/1/buffered_io
+echo /tmp/disk > $here/namespaces/1/device_path && echo 1 > $here/namespaces/1/enable || failed 'no namespace'
+mkdir ports/1 && cd ports/1
+echo tcp > addr_trtype; echo ipv4 > addr_adrfam; echo 10.0.2.15 > addr_traddr; echo 4420 > addr_trsvcid
+echo tls1.3 > addr_tsas && echo 'not required' > addr_treq || failed 'no TLS'
+cd ../..
+ln -s /sys/kernel/config/nvmet/$here ports/1/subsystems/$SUBSYSTEM || failed 'no port'
+# Without a group there is no secret for a key: the reason is told.
+outside refuse
+echo ffdhe2048 > hosts/$HOST/dhchap_dhgroup || failed 'no group'
+for hash in 'hmac(sha256)' 'hmac(sha384)'; do
+  echo "$hash" > hosts/$HOST/dhchap_hash || failed "$hash"
+  outside verify
+done
+echo "all of it"
+"#;
+    let filename = format!("--filename=trtype=tcp adrfam=ipv4 traddr=127.0.0.1 trsvcid={port} subnqn={NQN} ns=1");
+    let (host, own) = (format!("--hostnqn={HOST}"), format!("--dhchap_key={own_path}"));
+    let verify = ["run", "--name=v", "--ioengine=nvme_tcp", "--rw=randwrite", "--bsrange=4k-128k", "--size=8m"];
+    let verify = [&verify[..], &["--iodepth=16", "--verify=crc32c", "--eta=never", &filename, &host, &own]].concat();
+    let said = tls_target_guest("14", directory, port, &script, |action| {
+        let output = run(directory, &[&verify[..], &["--concat=1"]].concat());
+        if action == "refuse" {
+            assert!(stderr(&output).contains("secure channel concatenation does not match"), "{}", stderr(&output));
+        } else {
+            assert!(output.status.success(), "{action}: {}{}", stdout(&output), stderr(&output));
         }
     });
     assert!(said.contains("all of it"), "{said}");

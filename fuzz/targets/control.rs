@@ -5,7 +5,7 @@ use nvmf::control::jsonrpc::{self, RpcError};
 use nvmf::control::params::Params;
 use nvmf::control::stream::{Piece, Splitter};
 use nvmf::control::{METHODS, parse_configuration};
-use nvmf::target::{Authenticator, ExchangeState};
+use nvmf::target::{Authenticator, Channel, ExchangeState};
 
 /// A stream: the same values come out however they are cut, their text in order is what went in, and those that are
 /// JSON are cut where the parser would cut them.
@@ -60,14 +60,25 @@ pub fn rpc_configuration(data: &[u8]) {
     }
 }
 
-/// Messages of a peer that has no key, the first byte of each its length: it never gets in, nor is it believed.
+/// Messages of a peer that has no key, the first byte of each its length: the peer never gets in, nor is it believed,
+/// nor does it make a key of TLS.
 pub fn authentication(data: &[u8]) {
+    for channel in [Channel::Usual, Channel::Concatenating] {
+        authentication_on(channel, data);
+    }
+    let _ = Secret::parse(&String::from_utf8_lossy(data));
+}
+
+fn authentication_on(channel: Channel, data: &[u8]) {
     let key = Secret::parse("DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:").expect("a key");
     let keys = Keys::new(Policy::default());
     keys.set("subsystem", "host", Some(Credentials { host: key.clone(), controller: Some(key.clone()) }));
-    let mut exchange = keys.begin("host", "subsystem", 0).expect("it must authenticate");
+    let mut exchange = keys.begin("host", "subsystem", channel).expect("it must authenticate");
     let entropy = Entropy::from_system().expect("randomness");
     let mut host = Host::new("host", "subsystem", key.clone(), Some(key), Policy::default(), entropy);
+    if channel == Channel::Concatenating {
+        host = host.concatenating();
+    }
     host.start();
     let (mut rest, mut trusts) = (data, true);
     while let Some((&length, bytes)) = rest.split_first() {
@@ -84,5 +95,4 @@ pub fn authentication(data: &[u8]) {
             break;
         }
     }
-    let _ = Secret::parse(&String::from_utf8_lossy(data));
 }

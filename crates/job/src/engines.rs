@@ -156,7 +156,7 @@ pub static ENGINES: &[EngineSpec] = &[
     Engine::new("gfapi", "a Gluster volume through libgfapi, asynchronous and without FUSE")
         .aliases(&["gfapi_async"]).opens_files().options(&["volume", "brick", "single-instance"]),
     Engine::new("nvme_tcp", "NVMe over TCP, without the kernel's initiator").opens_files().options(&[
-        "subnqn", "hostnqn", "hostid", "dhchap_key", "dhchap_ctrlr_key", "tls_key", "digest_enable",
+        "subnqn", "hostnqn", "hostid", "dhchap_key", "dhchap_ctrlr_key", "tls_key", "concat", "digest_enable",
         "nr_io_queues", "keep_alive_tmo", "ctrl_loss_tmo", "hostname", "port", "poll", "discard_payload",
     ]),
     Engine::new("sg", "SCSI commands to /dev/sda, or to /dev/sg0: asynchronous there, without direct=1 and sync=1").by_commands()

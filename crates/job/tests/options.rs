@@ -66,6 +66,7 @@ fn a_default_that_is_written_out_changes_nothing() {
         "digest_enable",
         "poll",
         "discard_payload",
+        "concat",
         "keep_alive_tmo",
         "ctrl_loss_tmo",
         "stat_type",

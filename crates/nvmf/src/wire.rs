@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 /// A connected socket. Reads and writes as a [`TcpStream`] does.
 #[derive(Debug)]
@@ -19,8 +20,10 @@ pub struct Secured(Stage);
 
 #[derive(Debug)]
 enum Stage {
-    /// The client has not sent its first message whole.
-    Pending(tls::Pending),
+    /// The client has not sent its first message whole. True if it may begin without TLS.
+    Pending(tls::Pending, bool),
+    /// The client has begun without TLS, as it may.
+    Plain(Arc<TcpStream>),
     /// The ends agree on keys; bytes travel once that is done.
     Begun { stream: tls::Stream, is_done: bool },
 }
@@ -31,9 +34,9 @@ impl Wire {
         Wire::Secured(Box::new(Secured(Stage::Begun { stream, is_done: false })))
     }
 
-    /// A socket whose client is yet to begin the handshake.
-    pub fn pending(pending: tls::Pending) -> Wire {
-        Wire::Secured(Box::new(Secured(Stage::Pending(pending))))
+    /// A socket whose client is yet to begin: with the handshake, or where it may without.
+    pub fn pending(pending: tls::Pending, may_be_plain: bool) -> Wire {
+        Wire::Secured(Box::new(Secured(Stage::Pending(pending, may_be_plain))))
     }
 
     /// The socket.
@@ -42,7 +45,8 @@ impl Wire {
         match self {
             Wire::Plain(tcp) => tcp,
             Wire::Secured(secured) => match &secured.0 {
-                Stage::Pending(pending) => pending.tcp(),
+                Stage::Pending(pending, _) => pending.tcp(),
+                Stage::Plain(tcp) => tcp,
                 Stage::Begun { stream, .. } => stream.tcp(),
             },
         }
@@ -62,7 +66,7 @@ impl Wire {
         match self {
             Wire::Plain(_) => false,
             Wire::Secured(secured) => match &secured.0 {
-                Stage::Pending(_) => false,
+                Stage::Pending(..) | Stage::Plain(_) => false,
                 Stage::Begun { stream, .. } => stream.has_more(),
             },
         }
@@ -80,6 +84,12 @@ impl Wire {
     }
 }
 
+/// A stream on which bytes can travel.
+enum Ready<'a> {
+    Plain(&'a TcpStream),
+    Secured(&'a mut tls::Stream),
+}
+
 impl Secured {
     fn open(&self) -> Option<&tls::Stream> {
         match &self.0 {
@@ -89,18 +99,25 @@ impl Secured {
     }
 
     /// Goes on with the handshake. `WouldBlock` while it is not done.
-    fn ready(&mut self) -> io::Result<&mut tls::Stream> {
-        if let Stage::Pending(pending) = &self.0 {
-            let stream = pending.accept().map_err(broken)?.ok_or(io::ErrorKind::WouldBlock)?;
-            self.0 = Stage::Begun { stream, is_done: false };
+    fn ready(&mut self) -> io::Result<Ready<'_>> {
+        if let Stage::Pending(pending, may_be_plain) = &self.0 {
+            self.0 = match *may_be_plain && pending.begins_plainly()? {
+                true => Stage::Plain(pending.plain().map_err(broken)?),
+                false => {
+                    let stream = pending.accept().map_err(broken)?.ok_or(io::ErrorKind::WouldBlock)?;
+                    Stage::Begun { stream, is_done: false }
+                }
+            };
         }
-        let Stage::Begun { stream, is_done } = &mut self.0 else { return Err(io::ErrorKind::WouldBlock.into()) };
-        if !*is_done {
-            *is_done = stream.handshake().map_err(broken)? == tls::Handshake::Done;
-        }
-        match is_done {
-            true => Ok(stream),
-            false => Err(io::ErrorKind::WouldBlock.into()),
+        match &mut self.0 {
+            Stage::Plain(tcp) => Ok(Ready::Plain(tcp)),
+            Stage::Begun { stream, is_done } => {
+                if !*is_done {
+                    *is_done = stream.handshake().map_err(broken)? == tls::Handshake::Done;
+                }
+                if *is_done { Ok(Ready::Secured(stream)) } else { Err(io::ErrorKind::WouldBlock.into()) }
+            }
+            Stage::Pending(..) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 }
@@ -117,7 +134,10 @@ impl Read for Wire {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Wire::Plain(tcp) => tcp.read(buffer),
-            Wire::Secured(secured) => secured.ready()?.read(buffer),
+            Wire::Secured(secured) => match secured.ready()? {
+                Ready::Plain(mut tcp) => tcp.read(buffer),
+                Ready::Secured(stream) => stream.read(buffer),
+            },
         }
     }
 
@@ -125,7 +145,10 @@ impl Read for Wire {
     fn read_vectored(&mut self, buffers: &mut [IoSliceMut]) -> io::Result<usize> {
         let secured = match self {
             Wire::Plain(tcp) => return tcp.read_vectored(buffers),
-            Wire::Secured(secured) => secured.ready()?,
+            Wire::Secured(secured) => match secured.ready()? {
+                Ready::Plain(mut tcp) => return tcp.read_vectored(buffers),
+                Ready::Secured(stream) => stream,
+            },
         };
         let mut filled = 0;
         for buffer in buffers.iter_mut().filter(|buffer| !buffer.is_empty()) {
@@ -152,7 +175,7 @@ impl Write for Wire {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Wire::Plain(tcp) => tcp.write(bytes),
-            Wire::Secured(secured) => secured.ready()?.write_vectored(&[IoSlice::new(bytes)]),
+            Wire::Secured(_) => self.write_vectored(&[IoSlice::new(bytes)]),
         }
     }
 
@@ -160,7 +183,10 @@ impl Write for Wire {
     fn write_vectored(&mut self, slices: &[IoSlice]) -> io::Result<usize> {
         match self {
             Wire::Plain(tcp) => tcp.write_vectored(slices),
-            Wire::Secured(secured) => secured.ready()?.write_vectored(slices),
+            Wire::Secured(secured) => match secured.ready()? {
+                Ready::Plain(mut tcp) => tcp.write_vectored(slices),
+                Ready::Secured(stream) => stream.write_vectored(slices),
+            },
         }
     }
 

@@ -159,7 +159,10 @@ mod golden {
 
         let send = fabrics::Authentication::send(64).write();
         assert_eq!((send[4], &send[40..48]), (5, &hex("00 01 01 e9 40000000")[..]));
-        assert_eq!(fabrics::Connect::outcome(fabrics::Connect::accepted(9, true)), (9, true));
+        for (authentication, concatenation) in [(false, false), (true, false), (true, true)] {
+            let result = fabrics::Connect::accepted(9, authentication, concatenation);
+            assert_eq!(fabrics::Connect::outcome(result), (9, authentication, concatenation));
+        }
         let (status, result) = fabrics::Connect::invalid(true, fabrics::Connect::AT_SUBNQN);
         assert_eq!((status.bits(), result), (0x4182, 0x1_0100));
         assert_eq!(fabrics::Connect::invalid_parameter(result), (true, 256));

@@ -174,7 +174,7 @@ fn run_on(seed: u64, trouble: Trouble, tls_key: Option<TlsKey>) -> Run {
             let keys = Keys::default();
             keys.set_tls(SUBSYSTEM, Options::default().hostnqn.as_str(), Some(key.clone()));
             target.set_tls_keys(Arc::new(move |identity| keys.tls_keys(identity)));
-            target.add_secure_listener(SUBSYSTEM, any_port)
+            target.add_secure_listener(SUBSYSTEM, any_port, nvmf::target::SecureChannel::Required)
         }
     }
     .unwrap();

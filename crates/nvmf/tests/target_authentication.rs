@@ -10,7 +10,7 @@ use nvmf::device::DeviceKind;
 use nvmf::pdu::{H2cData, Pdu};
 use nvmf::spec::fabrics::Authentication;
 use nvmf::spec::{Command, Identify, Sgl, Status, cns};
-use nvmf::target::{Authenticator, Exchange, ExchangeState, Limits, Options, Proof, SubsystemSpec};
+use nvmf::target::{Authenticator, Channel, Exchange, ExchangeState, Limits, Options, Proof, SubsystemSpec};
 use raw::{Host, NQN, Served};
 
 const SLOW_HOST: &str = "nqn.2016-06.io.spdk:slow";
@@ -27,7 +27,7 @@ struct Thinking {
 }
 
 impl Authenticator for Gate {
-    fn begin(&self, host_nqn: &str, _: &str, _: u16) -> Option<Box<dyn Exchange>> {
+    fn begin(&self, host_nqn: &str, _: &str, _: Channel) -> Option<Box<dyn Exchange>> {
         let thinking = Thinking { begun: self.begun.clone(), open: Arc::clone(&self.open) };
         (host_nqn == SLOW_HOST).then(|| Box::new(thinking) as Box<dyn Exchange>)
     }
@@ -199,7 +199,7 @@ struct Word;
 struct Listening(ExchangeState);
 
 impl Authenticator for Word {
-    fn begin(&self, _: &str, _: &str, _: u16) -> Option<Box<dyn Exchange>> {
+    fn begin(&self, _: &str, _: &str, _: Channel) -> Option<Box<dyn Exchange>> {
         Some(Box::new(Listening(ExchangeState::Pending)))
     }
 }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nvmf::Wire;
-use nvmf::auth::{Keys, TlsKey};
+use nvmf::auth::{Credentials, Keys, Secret, TlsKey};
 use nvmf::initiator::{Address, Controller, Options, discover};
 use nvmf::pdu::{self, Agreement, End, IcReq, Next, Pdu, Receiver};
 use nvmf::spec::{DISCOVERY_NQN, Status};
-use nvmf::target::{self, Limits, SubsystemSpec, Target};
+use nvmf::target::{self, Limits, SecureChannel, SubsystemSpec, Target};
 
 const FIRST: &str = "nqn.2016-06.io.spdk:first";
 const SECOND: &str = "nqn.2016-06.io.spdk:second";
@@ -38,7 +38,7 @@ fn served() -> Served {
     let mut address = "127.0.0.1:0".parse().unwrap();
     for nqn in [FIRST, SECOND] {
         target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(nqn) }).unwrap();
-        address = target.add_secure_listener(nqn, address).unwrap();
+        address = target.add_secure_listener(nqn, address, SecureChannel::Required).unwrap();
     }
     Served { target, address }
 }
@@ -107,10 +107,70 @@ fn a_host_tries_each_way_to_derive_the_key() {
             [&only].into_iter().filter(|key| key.identity == identity).cloned().collect()
         }));
         target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(FIRST) }).unwrap();
-        let address = target.add_secure_listener(FIRST, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let address =
+            target.add_secure_listener(FIRST, "127.0.0.1:0".parse().unwrap(), SecureChannel::Required).unwrap();
         assert_eq!(connect(address, FIRST, &options(HOST, Some(KEY))), Ok(()));
         assert!(target.shutdown(Duration::from_secs(60)));
     }
+}
+
+/// A listener on which [`HOST`] makes its key of TLS by authentication, in one direction or in both.
+fn concatenating(mutual: bool) -> (Served, Options) {
+    let target = Target::start(target::Options::default()).unwrap();
+    let keys = Arc::new(Keys::default());
+    let secret = |text: &str| Secret::parse(text).unwrap();
+    let host = secret("DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:");
+    let back = mutual.then(|| host.clone());
+    keys.set(FIRST, HOST, Some(Credentials { host: host.clone(), controller: back.clone() }));
+    let found = Arc::clone(&keys);
+    target.set_tls_keys(Arc::new(move |identity| found.tls_keys(identity)));
+    target.set_authenticator(Some(keys));
+    let spec = SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(FIRST) };
+    target.create_subsystem(spec).unwrap();
+    let address = "127.0.0.1:0".parse().unwrap();
+    let address = target.add_secure_listener(FIRST, address, SecureChannel::Concatenated).unwrap();
+    let mut options = options(HOST, None);
+    (options.secret, options.controller_secret, options.concatenation) = (Some(host), back, true);
+    (Served { target, address }, options)
+}
+
+#[test]
+fn an_authentication_makes_the_key_of_the_connections() {
+    for mutual in [false, true] {
+        let (served, options) = concatenating(mutual);
+        for _ in 0..3 {
+            let address = Address { subnqn: Some(FIRST.parse().unwrap()), ..served.address.into() };
+            let (controller, queues) = Controller::connect(&address, &options).unwrap();
+            assert!(queues.iter().all(|queue| queue.stream.identity().unwrap().starts_with("NVMe1G02 ")));
+            drop(controller);
+        }
+        assert!(served.target.shutdown(Duration::from_secs(60)));
+    }
+}
+
+#[test]
+fn without_the_key_of_an_authentication_nobody_uses_the_listener() {
+    let (served, options) = concatenating(false);
+    let refused = |options: &Options| connect(served.address, FIRST, options).unwrap_err();
+    let error = refused(&Options { concatenation: false, ..options.clone() });
+    assert!(error.contains("it demands secure channel concatenation"), "{error}");
+    let secret = Secret::parse("DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:").unwrap();
+    let error = refused(&Options { secret: Some(secret), ..options.clone() });
+    assert!(error.contains("the keys differ"), "{error}");
+    let mut other = options.clone();
+    other.set_host(OTHER_HOST.parse().unwrap());
+    refused(&other);
+    // An I/O queue begins with TLS.
+    let mut host = raw::Host::open(served.address, false, false);
+    let status = host.connect(1, 32, 1, FIRST, HOST).status;
+    assert!(status.is(Status::CONNECT_INVALID_HOST), "{status:?}");
+    // The discovery service has no secrets.
+    assert_eq!(
+        discover(&served.address.into(), &Options { concatenation: false, ..options.clone() }).unwrap().len(),
+        1
+    );
+    assert_eq!(connect(served.address, FIRST, &options), Ok(()));
+    assert!(served.target.shutdown(Duration::from_secs(60)));
 }
 
 /// OpenSSL would take 128 KiB for each of these clients, which have sent some bytes and know no key.

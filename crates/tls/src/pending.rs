@@ -17,6 +17,8 @@ use crate::{Acceptor, Error, Find, Stream};
 const MOST: usize = 8 << 10;
 /// The header of a record, and of a handshake message in it (RFC 8446, sections 5.1 and 4).
 const HEADERS: usize = 5 + 4;
+/// The type of records with handshake messages.
+const HANDSHAKE: u8 = 22;
 
 /// A connection to which OpenSSL has given nothing yet. The socket may be non-blocking.
 pub struct Pending {
@@ -34,6 +36,28 @@ impl Pending {
     /// The socket.
     pub fn tcp(&self) -> &TcpStream {
         &self.tcp
+    }
+
+    /// True if the client has sent something that does not begin a handshake of TLS.
+    ///
+    /// # Errors
+    /// Those of recv(2).
+    pub fn begins_plainly(&self) -> io::Result<bool> {
+        let mut first = [0];
+        match peek(&self.tcp, &mut first) {
+            Ok(waiting) => Ok(waiting > 0 && first[0] != HANDSHAKE),
+            Err(Error::Io(error)) => Err(error),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    /// The socket, to be used without TLS: it is readable from one byte on.
+    ///
+    /// # Errors
+    /// Those of setsockopt(2).
+    pub fn plain(&self) -> Result<Arc<TcpStream>, Error> {
+        wake_at(&self.tcp, 1)?;
+        Ok(Arc::clone(&self.tcp))
     }
 
     /// The secured stream as soon as the whole ClientHello waits in the socket; `None` before. The socket becomes
@@ -66,7 +90,7 @@ impl std::fmt::Debug for Pending {
 
 /// Bytes of the record that begins so and holds a whole ClientHello; those of its headers while these are not there.
 fn whole(headers: &[u8]) -> Result<usize, Error> {
-    const FIRST: [(usize, u8); 3] = [(0, 22), (1, 3), (5, 1)]; // a record of a handshake, of TLS; a ClientHello
+    const FIRST: [(usize, u8); 3] = [(0, HANDSHAKE), (1, 3), (5, 1)]; // a record of a handshake, of TLS; a ClientHello
     if FIRST.iter().any(|(at, byte)| headers.get(*at).is_some_and(|sent| sent != byte)) {
         return Err(Error::Handshake("the client does not begin with a ClientHello".into()));
     }

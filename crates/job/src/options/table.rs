@@ -628,6 +628,7 @@ static ENGINES: &[OptionSpec] = &[
     option("dhchap_key", Text(|d, v| d.other("dhchap_key", v)), "", "File with the key that proves this host to the subsystem (DH-HMAC-CHAP)"),
     option("dhchap_ctrlr_key", Text(|d, v| d.other("dhchap_ctrlr_key", v)), "", "File with the key that the subsystem must prove to know"),
     option("tls_key", Text(|d, v| d.other("tls_key", v)), "", "File with the key that secures the connections by TLS 1.3 (NVMeTLSkey-1:...)"),
+    option("concat", Bool(|d, v| d.other("concat", if v { "1" } else { "0" })), "0", "Secure the connections by TLS 1.3 with a key that the authentication with dhchap_key makes"),
     option("digest_enable", Text(|d, v| d.other("digest_enable", v)), "NONE", "Digests in the connection: NONE, HEADER, DATA or BOTH"),
     option("nr_io_queues", Count(1, 1024, |d, v| d.other("nr_io_queues", &v.to_string())), "one for each 128 of iodepth", "Number of I/O queues; each is a TCP connection"),
     option("poll", Word(&[("always", "always: the engine takes a whole processor"), ("adaptive", "while that costs less than a sleep"), ("never", "never")], |d, v| d.other("poll", v)), "adaptive", "Look for answers again and again instead of sleeping"),

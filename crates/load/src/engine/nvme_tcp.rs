@@ -659,6 +659,18 @@ fn options(setup: &Setup) -> Result<Options, Error> {
             return Err(wrong("discard_payload=1 takes bytes from the socket that tls_key= has to decrypt".into()));
         }
     }
+    options.concatenation = is_on(job, "concat");
+    if options.concatenation {
+        let why = match () {
+            () if options.tls_key.is_some() => "concat=1 makes a key of TLS, and tls_key= gives one: choose",
+            () if options.secret.is_none() => "concat=1 needs dhchap_key=: authentication makes the key of TLS",
+            () if is_on(job, "discard_payload") => "discard_payload=1 takes bytes that concat=1 has to decrypt",
+            () => "",
+        };
+        if !why.is_empty() {
+            return Err(wrong(why.into()));
+        }
+    }
     if let Some(seconds) = number("keep_alive_tmo") {
         options.keep_alive = Duration::from_secs(seconds);
     }

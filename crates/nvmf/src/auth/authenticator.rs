@@ -1,18 +1,19 @@
 //! The hosts that must authenticate, and their keys.
 
 use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tls::Psk;
 
 use super::Entropy;
 use super::controller::Controller;
+use super::generated::GeneratedKeys;
 use super::group::Group;
 use super::hash::Hash;
 use super::secret::Secret;
-use super::tls_key::{Identity, TlsKey};
+use super::tls_key::{Identity, Kind, TlsKey};
 use crate::spec::DISCOVERY_NQN;
-use crate::target::{Authenticator, Closed, Exchange};
+use crate::target::{Authenticator, Channel, Closed, Exchange};
 
 /// The keys of one host on one subsystem.
 #[derive(Clone, Debug)]
@@ -42,12 +43,21 @@ impl Default for Policy {
     }
 }
 
+impl Policy {
+    /// Leaves out what makes no key of TLS: SHA-512, which no cipher suite has, and the group without a secret.
+    pub(super) fn keep_those_of_tls(&mut self) {
+        self.hashes.retain(|hash| *hash != Hash::Sha512);
+        self.groups.retain(|group| *group != Group::Null);
+    }
+}
+
 /// The keys of all hosts, by subsystem and host NQN.
 #[derive(Debug, Default)]
 pub struct Keys {
     policy: RwLock<Policy>,
     keys: RwLock<BTreeMap<(String, String), Credentials>>,
     tls_keys: RwLock<BTreeMap<(String, String), TlsKey>>,
+    generated: Arc<GeneratedKeys>,
 }
 
 impl Keys {
@@ -67,6 +77,9 @@ impl Keys {
     pub fn set(&self, subsystem_nqn: &str, host_nqn: &str, credentials: Option<Credentials>) {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         let at = (subsystem_nqn.to_string(), host_nqn.to_string());
+        if keys.get(&at).map(|kept| &kept.host) != credentials.as_ref().map(|new| &new.host) {
+            self.generated.forget(subsystem_nqn, host_nqn);
+        }
         match credentials {
             Some(credentials) => keys.insert(at, credentials),
             None => keys.remove(&at),
@@ -87,6 +100,9 @@ impl Keys {
     /// keys that a host has for any subsystem.
     pub fn tls_keys(&self, identity: &str) -> Vec<Psk> {
         let Some(identity) = Identity::parse(identity) else { return Vec::new() };
+        if identity.kind == Kind::Generated {
+            return self.generated.find(&identity).into_iter().collect();
+        }
         let keys = self.tls_keys.read().unwrap_or_else(PoisonError::into_inner);
         let is_its = |(subsystem, host): &(String, String)| {
             *host == identity.host_nqn
@@ -97,13 +113,20 @@ impl Keys {
 }
 
 impl Authenticator for Keys {
-    fn begin(&self, host_nqn: &str, subsystem_nqn: &str, _queue_id: u16) -> Option<Box<dyn Exchange>> {
+    fn begin(&self, host_nqn: &str, subsystem_nqn: &str, channel: Channel) -> Option<Box<dyn Exchange>> {
+        // The exchange that made the key has proven the host.
+        if channel == Channel::OfGeneratedKey {
+            return None;
+        }
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let credentials = keys.get(&(subsystem_nqn.to_string(), host_nqn.to_string()))?.clone();
         let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner).clone();
         // Without randomness there is no safe exchange: nobody gets in.
         Some(match Entropy::from_system() {
-            Ok(entropy) => Box::new(Controller::new(host_nqn, subsystem_nqn, credentials, policy, entropy)),
+            Ok(entropy) => {
+                let place = (channel == Channel::Concatenating).then(|| Arc::clone(&self.generated));
+                Box::new(Controller::new(host_nqn, subsystem_nqn, credentials, policy, entropy, place))
+            }
             Err(_) => Box::new(Closed),
         })
     }

@@ -1,12 +1,15 @@
 //! The controller's side of an exchange.
 
+use std::sync::Arc;
+
 use zeroize::Zeroizing;
 
 use super::Entropy;
 use super::authenticator::{Credentials, Policy};
+use super::generated::{GeneratedKey, GeneratedKeys};
 use super::group::Group;
 use super::hash::Hash;
-use super::message::{Failure, Message};
+use super::message::{Failure, Message, NEW_KEY, NO_CONCATENATION};
 use super::response::Transcript;
 use crate::target::{Exchange, ExchangeState, Proof};
 
@@ -21,6 +24,10 @@ pub struct Controller {
     transaction: u16,
     /// The hash function and the group of the challenge, once it is chosen.
     means: Option<(Hash, Group)>,
+    /// The place for the keys of TLS that the exchange has to make; `None` if it makes none.
+    concatenates: Option<Arc<GeneratedKeys>>,
+    /// The keys, until the exchange ends well.
+    generated: Vec<GeneratedKey>,
 }
 
 /// The message that comes next.
@@ -39,14 +46,18 @@ enum Step {
 }
 
 impl Controller {
-    /// An exchange that is yet to begin.
+    /// An exchange that is yet to begin. It makes a key of TLS if there is a place for that.
     pub fn new(
         host_nqn: &str,
         subsystem_nqn: &str,
         credentials: Credentials,
-        policy: Policy,
+        mut policy: Policy,
         entropy: Entropy,
+        concatenates: Option<Arc<GeneratedKeys>>,
     ) -> Controller {
+        if concatenates.is_some() {
+            policy.keep_those_of_tls();
+        }
         Controller {
             host_nqn: host_nqn.into(),
             subsystem_nqn: subsystem_nqn.into(),
@@ -56,7 +67,14 @@ impl Controller {
             step: Step::Negotiate,
             transaction: 0,
             means: None,
+            concatenates,
+            generated: Vec::new(),
         }
+    }
+
+    /// SC_C that the host has to ask for.
+    fn concatenation(&self) -> u8 {
+        if self.concatenates.is_some() { NEW_KEY } else { NO_CONCATENATION }
     }
 
     fn challenge(&self, hash: Hash) -> &[u8] {
@@ -70,8 +88,16 @@ impl Controller {
             challenge,
             sequence,
             transaction: self.transaction,
+            concatenation: self.concatenation(),
             host_nqn: &self.host_nqn,
             subsystem_nqn: &self.subsystem_nqn,
+        }
+    }
+
+    /// Lets the keys of an exchange that has ended well count.
+    fn publish(&mut self) {
+        if let (Step::Done, Some(place)) = (&self.step, &self.concatenates) {
+            place.add(&self.subsystem_nqn, &self.host_nqn, std::mem::take(&mut self.generated));
         }
     }
 
@@ -81,7 +107,7 @@ impl Controller {
             (_, Message::Failure2 { why, .. }) => Ok(Step::Failed { why: *why, tell: false }),
             (Step::Negotiate, Message::Negotiate { transaction, concatenation, hashes, groups }) => {
                 self.transaction = *transaction;
-                if *concatenation != 0 {
+                if *concatenation != self.concatenation() {
                     return Err(Failure::ConcatenationMismatch);
                 }
                 if hashes.is_empty() {
@@ -98,7 +124,8 @@ impl Controller {
                 Step::Challenge { hash, group, sent: true, .. },
                 Message::Reply { transaction, sequence, response, challenge, public },
             ) if *transaction == self.transaction => {
-                self.reply(*hash, *group, *sequence, response, challenge.as_deref(), public)
+                let (hash, group) = (*hash, *group);
+                self.reply(hash, group, *sequence, response, challenge.as_deref(), public)
             }
             (Step::Success1 { answer: Some(_), sent: true, .. }, Message::Success2 { transaction })
                 if *transaction == self.transaction =>
@@ -110,7 +137,7 @@ impl Controller {
     }
 
     fn reply(
-        &self,
+        &mut self,
         hash: Hash,
         group: Group,
         sequence: u32,
@@ -128,8 +155,14 @@ impl Controller {
         if !first.is_host(&host_key, response) {
             return Err(Failure::Failed);
         }
+        if self.concatenates.is_some() {
+            let hosts = challenge.ok_or(Failure::IncorrectPayload)?;
+            self.generated = GeneratedKey::of(hash, &shared, self.challenge(hash), hosts);
+        }
         let answer = match (challenge, &self.credentials.controller) {
             (None, _) => None,
+            // The challenge is for the key alone.
+            (Some(_), _) if self.concatenates.is_some() && sequence == 0 => None,
             // The host asks for a proof that the controller cannot give.
             (Some(_), None) => return Err(Failure::Failed),
             // A peer that reflects a challenge has no key of its own.
@@ -151,6 +184,7 @@ impl Exchange for Controller {
         }
         let step = Message::parse(message).and_then(|message| self.next(&message));
         self.step = step.unwrap_or_else(|why| Step::Failed { why, tell: true });
+        self.publish();
         !matches!(self.step, Step::Failed { tell: false, .. })
     }
 
@@ -193,6 +227,7 @@ impl Exchange for Controller {
             return Vec::new();
         }
         self.step = after;
+        self.publish();
         bytes
     }
 

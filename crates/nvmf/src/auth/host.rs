@@ -1,8 +1,9 @@
 //! The host's side of an exchange.
 
+use super::generated::GeneratedKey;
 use super::group::Group;
 use super::hash::Hash;
-use super::message::{Failure, Message, offer};
+use super::message::{Failure, Message, NEW_KEY, NO_CONCATENATION, offer};
 use super::response::Transcript;
 use super::secret::Secret;
 use super::{Entropy, Policy};
@@ -17,6 +18,9 @@ pub struct Host {
     policy: Policy,
     entropy: Entropy,
     step: Step,
+    /// True if the exchange makes a key of TLS.
+    concatenates: bool,
+    generated: Vec<GeneratedKey>,
 }
 
 enum Step {
@@ -53,13 +57,31 @@ impl Host {
         entropy: Entropy,
     ) -> Host {
         let (host_nqn, subsystem_nqn) = (host_nqn.into(), subsystem_nqn.into());
-        Host { host_nqn, subsystem_nqn, secret, controller, policy, entropy, step: Step::Start }
+        let (step, concatenates, generated) = (Step::Start, false, Vec::new());
+        Host { host_nqn, subsystem_nqn, secret, controller, policy, entropy, step, concatenates, generated }
+    }
+
+    /// As [`Host::new`], but the exchange makes a key of TLS too: see [`Host::generated`].
+    pub fn concatenating(mut self) -> Host {
+        self.concatenates = true;
+        self.policy.keep_those_of_tls();
+        self
+    }
+
+    /// The keys of TLS that an exchange with a [`Proof`] has made, by the ways that are known to make them. The
+    /// controller has one of them.
+    pub fn generated(&self) -> &[GeneratedKey] {
+        &self.generated
+    }
+
+    fn concatenation(&self) -> u8 {
+        if self.concatenates { NEW_KEY } else { NO_CONCATENATION }
     }
 
     /// The first message to send.
     pub fn start(&mut self) -> Vec<u8> {
         self.step = Step::Challenge;
-        offer(self.entropy.transaction, &self.policy.hashes, &self.policy.groups).to_bytes()
+        offer(self.entropy.transaction, self.concatenation(), &self.policy.hashes, &self.policy.groups).to_bytes()
     }
 
     /// The message to send after this message was received (nothing to send is empty), and what has been proven, if
@@ -135,6 +157,7 @@ impl Host {
             challenge,
             sequence,
             transaction,
+            concatenation: self.concatenation(),
             host_nqn: &self.host_nqn,
             subsystem_nqn: &self.subsystem_nqn,
         };
@@ -149,9 +172,12 @@ impl Host {
             transaction,
             sequence: if expected.is_some() { self.entropy.sequence } else { 0 },
             response,
-            challenge: expected.as_ref().map(|_| own.to_vec()),
+            challenge: (expected.is_some() || self.concatenates).then(|| own.to_vec()),
             public: group.public(&self.entropy.exponent),
         };
+        if self.concatenates {
+            self.generated = GeneratedKey::of(hash, &shared, challenge, own);
+        }
         self.step = Step::Success1 { hash, group, expected };
         Ok((reply.to_bytes(), None))
     }

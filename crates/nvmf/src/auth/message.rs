@@ -10,8 +10,8 @@ const DH_HMAC_CHAP: u8 = 0x01;
 /// AUTHID of DH-HMAC-CHAP in a protocol descriptor.
 const PROTOCOL: u8 = 0x01;
 const NEGOTIATE: (u8, u8) = (COMMON, 0x00);
-const FAILURE1: (u8, u8) = (COMMON, 0xf0);
-const FAILURE2: (u8, u8) = (COMMON, 0xf1);
+const FAILURE1: (u8, u8) = (COMMON, 0xf1);
+const FAILURE2: (u8, u8) = (COMMON, 0xf0);
 const CHALLENGE: (u8, u8) = (DH_HMAC_CHAP, 0x01);
 const REPLY: (u8, u8) = (DH_HMAC_CHAP, 0x02);
 const SUCCESS1: (u8, u8) = (DH_HMAC_CHAP, 0x03);
@@ -30,7 +30,7 @@ pub enum Failure {
     /// Host and controller know no common protocol.
     #[error("no common authentication protocol")]
     ProtocolNotUsable = 0x02,
-    /// Secure channel concatenation is asked for.
+    /// Secure channel concatenation is asked for and not possible, or the other way round.
     #[error("secure channel concatenation does not match")]
     ConcatenationMismatch = 0x03,
     /// Host and controller accept no common hash function.
@@ -193,11 +193,16 @@ impl Message {
     }
 }
 
+/// SC_C of an exchange that makes no key of TLS.
+pub(super) const NO_CONCATENATION: u8 = 0;
+/// SC_C of an exchange that makes the first key of TLS of an association (NEWTLSPSK).
+pub(super) const NEW_KEY: u8 = 2;
+
 /// The offer of a host.
-pub(super) fn offer(transaction: u16, hashes: &[Hash], groups: &[Group]) -> Message {
+pub(super) fn offer(transaction: u16, concatenation: u8, hashes: &[Hash], groups: &[Group]) -> Message {
     Message::Negotiate {
         transaction,
-        concatenation: 0,
+        concatenation,
         hashes: hashes.iter().map(|hash| *hash as u8).collect(),
         groups: groups.iter().map(|group| *group as u8).collect(),
     }

@@ -10,11 +10,12 @@
 //! ```
 //!
 //! Both sides are state machines that take messages and make messages: no socket, no clock, and their randomness is
-//! passed in ([`Entropy`]). Keys of TLS ([`TlsKey`]) are the same kind of secret; secure channel
-//! concatenation is missing.
+//! passed in ([`Entropy`]). Keys of TLS ([`TlsKey`]) are the same kind of secret. With secure
+//! channel concatenation an exchange makes such a key ([`GeneratedKey`]).
 
 mod authenticator;
 mod controller;
+mod generated;
 mod group;
 mod hash;
 mod host;
@@ -27,6 +28,7 @@ mod tls_key;
 
 pub use authenticator::{Credentials, Keys, Policy};
 pub use controller::Controller;
+pub use generated::{GeneratedKey, GeneratedKeys};
 pub use group::Group;
 pub use hash::Hash;
 pub use host::{Host, Proof};
@@ -34,7 +36,7 @@ pub use interchange::SecretError;
 pub use key::Key;
 pub use message::Failure;
 pub use secret::Secret;
-pub use tls_key::{Identity, TlsKey};
+pub use tls_key::{Identity, Kind, TlsKey};
 
 use zeroize::Zeroize;
 

@@ -10,6 +10,8 @@ pub(super) struct Transcript<'a> {
     pub challenge: &'a [u8],
     pub sequence: u32,
     pub transaction: u16,
+    /// SC_C of the host's AUTH_Negotiate.
+    pub concatenation: u8,
     pub host_nqn: &'a str,
     pub subsystem_nqn: &'a str,
 }
@@ -27,8 +29,8 @@ impl Transcript<'_> {
             &augmented
         };
         let (sequence, transaction) = (self.sequence.to_le_bytes(), self.transaction.to_le_bytes());
-        // SC_C is 0: there is no secure channel concatenation.
-        work(&[challenge, &sequence, &transaction, &[0], role, first.as_bytes(), &[0], second.as_bytes()])
+        let concatenation = [self.concatenation];
+        work(&[challenge, &sequence, &transaction, &concatenation, role, first.as_bytes(), &[0], second.as_bytes()])
     }
 
     /// R1: the host's response to the controller's challenge.

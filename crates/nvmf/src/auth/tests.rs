@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::message::Message;
 use super::response::Transcript;
 use super::*;
-use crate::target::{Authenticator, Exchange, ExchangeState};
+use crate::target::{Authenticator, Channel, Exchange, ExchangeState};
 
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:0fd5a7e4-8c5b-4bdb-9b1b-3f4d2f7c1a10";
 const SUBSYSTEM: &str = "nqn.2016-06.io.spdk:cnode1";
@@ -139,6 +139,7 @@ fn responses_are_those_of_the_formulas() {
             challenge,
             sequence,
             transaction: 0x1234,
+            concatenation: 0,
             host_nqn: HOST,
             subsystem_nqn: SUBSYSTEM,
         };
@@ -180,7 +181,7 @@ fn pair(hash: Hash, group: Group, mutual: bool) -> (Host, Controller) {
     let (key, back) = (secret(hash, &counting(3, hash.bytes())), secret(hash, &counting(9, hash.bytes())));
     let credentials = Credentials { host: key.clone(), controller: Some(back.clone()) };
     let host = Host::new(HOST, SUBSYSTEM, key, mutual.then_some(back), Policy::default(), entropy(1));
-    (host, Controller::new(HOST, SUBSYSTEM, credentials, only(hash, group), entropy(2)))
+    (host, Controller::new(HOST, SUBSYSTEM, credentials, only(hash, group), entropy(2), None))
 }
 
 #[test]
@@ -205,7 +206,7 @@ fn another_key_another_name_or_a_missing_key_fails() {
     let bad = secret(hash, &counting(4, 32));
     let controller = |host: &Secret, back: Option<&Secret>, nqn: &str| {
         let credentials = Credentials { host: host.clone(), controller: back.cloned() };
-        Controller::new(nqn, SUBSYSTEM, credentials, only(hash, group), entropy(2))
+        Controller::new(nqn, SUBSYSTEM, credentials, only(hash, group), entropy(2), None)
     };
     let host = |key: &Secret, back: Option<&Secret>| {
         Host::new(HOST, SUBSYSTEM, key.clone(), back.cloned(), Policy::default(), entropy(1))
@@ -232,7 +233,7 @@ fn without_anything_in_common_it_fails_and_says_why() {
         let key = secret(Hash::Sha256, &counting(3, 32));
         let mut host = Host::new(HOST, SUBSYSTEM, key.clone(), None, theirs, entropy(1));
         let credentials = Credentials { host: key, controller: None };
-        let mut controller = Controller::new(HOST, SUBSYSTEM, credentials, ours, entropy(2));
+        let mut controller = Controller::new(HOST, SUBSYSTEM, credentials, ours, entropy(2), None);
         assert_eq!(exchange(&mut host, &mut controller), Err(why));
         assert_eq!(controller.state(), ExchangeState::Failed);
     }
@@ -254,6 +255,7 @@ fn a_reflected_challenge_proves_nothing() {
         challenge: &challenge,
         sequence,
         transaction,
+        concatenation: 0,
         host_nqn: HOST,
         subsystem_nqn: SUBSYSTEM,
     };
@@ -295,7 +297,7 @@ fn messages_have_the_lengths_of_the_figures_and_read_back() {
         assert_eq!(Message::parse(&bytes).expect("it reads back").to_bytes(), bytes);
     }
     let failure = Message::Failure1 { transaction: 7, why: Failure::HashNotUsable };
-    assert_eq!(failure.to_bytes(), [0x00, 0xf0, 0, 0, 7, 0, 0x01, 0x04]);
+    assert_eq!(failure.to_bytes(), [0x00, 0xf1, 0, 0, 7, 0, 0x01, 0x04]);
 }
 
 #[test]
@@ -356,11 +358,11 @@ fn out_of_turn_is_told_and_ends_it() {
 #[test]
 fn only_hosts_with_keys_must_authenticate() {
     let keys = Keys::new(Policy::default());
-    assert!(keys.begin(HOST, SUBSYSTEM, 0).is_none());
+    assert!(keys.begin(HOST, SUBSYSTEM, Channel::Usual).is_none());
     let key = secret(Hash::Sha256, &counting(3, 32));
     keys.set(SUBSYSTEM, HOST, Some(Credentials { host: key.clone(), controller: None }));
-    let mut exchange = keys.begin(HOST, SUBSYSTEM, 1).expect("an exchange");
-    assert!(keys.begin(HOST, "nqn.2016-06.io.spdk:cnode2", 1).is_none());
+    let mut exchange = keys.begin(HOST, SUBSYSTEM, Channel::Usual).expect("an exchange");
+    assert!(keys.begin(HOST, "nqn.2016-06.io.spdk:cnode2", Channel::Usual).is_none());
     let entropy = Entropy::from_system().expect("randomness");
     let mut host = Host::new(HOST, SUBSYSTEM, key, None, Policy::default(), entropy);
     exchange.receive(&host.start());
@@ -370,7 +372,7 @@ fn only_hosts_with_keys_must_authenticate() {
     assert_eq!(proof, Some(Proof { hash: Hash::Sha512, group: Group::Ffdhe3072, mutual: false }));
     assert_eq!(exchange.state(), ExchangeState::Done);
     keys.set(SUBSYSTEM, HOST, None);
-    assert!(keys.begin(HOST, SUBSYSTEM, 0).is_none());
+    assert!(keys.begin(HOST, SUBSYSTEM, Channel::Usual).is_none());
 }
 
 proptest! {
@@ -385,5 +387,64 @@ proptest! {
         prop_assert!(controller.state() != ExchangeState::Done);
         host.start();
         prop_assert!(!matches!(host.receive(&bytes), Ok((_, Some(_)))));
+    }
+}
+
+/// Both ends go through an exchange that makes a key, and one of the host's keys is among those that the target finds.
+#[test]
+fn a_concatenating_exchange_makes_the_same_key_on_both_ends() {
+    for (hash, mutual) in [(Hash::Sha256, false), (Hash::Sha384, true)] {
+        let (key, back) = (secret(hash, &counting(0, hash.bytes())), secret(hash, &counting(9, hash.bytes())));
+        let credentials = Credentials { host: key.clone(), controller: mutual.then(|| back.clone()) };
+        let keys = std::sync::Arc::new(GeneratedKeys::default());
+        let policy = only(hash, Group::Ffdhe2048);
+        let place = Some(std::sync::Arc::clone(&keys));
+        let mut controller = Controller::new(HOST, SUBSYSTEM, credentials, policy, entropy(2), place);
+        let host = Host::new(HOST, SUBSYSTEM, key, mutual.then_some(back), Policy::default(), entropy(1));
+        let mut host = host.concatenating();
+        let mut message = host.start();
+        let found = |host: &Host| -> Vec<bool> {
+            let offers = host.generated().iter().map(|key| key.key(HOST, SUBSYSTEM));
+            offers.map(|offer| keys.find(&Identity::parse(&offer.identity).unwrap()) == Some(offer)).collect()
+        };
+        loop {
+            assert!(controller.receive(&message));
+            if controller.state() == ExchangeState::Done {
+                break;
+            }
+            assert!(!found(&host).contains(&true), "a key counts when the exchange is over");
+            let (next, proof) = host.receive(&controller.send(4096)).expect("its turn");
+            if proof.is_some() && next.is_empty() {
+                break;
+            }
+            message = next;
+        }
+        assert_eq!(controller.state(), ExchangeState::Done);
+        assert_eq!(found(&host), [true, true]);
+    }
+}
+
+#[test]
+fn concatenation_is_agreed_on_or_nothing_is() {
+    let key = secret(Hash::Sha256, &counting(0, 32));
+    for (hosts, controllers) in [(true, false), (false, true)] {
+        let credentials = Credentials { host: key.clone(), controller: None };
+        let place = controllers.then(std::sync::Arc::default);
+        let mut controller = Controller::new(HOST, SUBSYSTEM, credentials, Policy::default(), entropy(2), place);
+        let host = Host::new(HOST, SUBSYSTEM, key.clone(), None, Policy::default(), entropy(1));
+        let mut host = if hosts { host.concatenating() } else { host };
+        controller.receive(&host.start());
+        let (failure, _) = host.receive(&controller.send(4096)).expect_err("they differ");
+        assert_eq!(failure, Failure::ConcatenationMismatch);
+    }
+    // A controller that knows nothing but SHA-512 or no group makes no key.
+    for (hash, group) in [(Hash::Sha512, Group::Ffdhe2048), (Hash::Sha256, Group::Null)] {
+        let credentials = Credentials { host: key.clone(), controller: None };
+        let place = Some(std::sync::Arc::default());
+        let mut controller = Controller::new(HOST, SUBSYSTEM, credentials, only(hash, group), entropy(2), place);
+        let mut host = Host::new(HOST, SUBSYSTEM, key.clone(), None, Policy::default(), entropy(1)).concatenating();
+        controller.receive(&host.start());
+        let (failure, _) = host.receive(&controller.send(4096)).expect_err("no means");
+        assert!(matches!(failure, Failure::HashNotUsable | Failure::GroupNotUsable));
     }
 }

@@ -103,7 +103,8 @@ impl TlsKey {
         for (version, way) in [(1, Way::Labelled), (1, Way::Bare), (0, Way::Labelled), (0, Way::Bare)] {
             let retained = self.retained(way, host_nqn);
             let (host_nqn, subsystem_nqn) = (host_nqn.into(), subsystem_nqn.into());
-            let mut identity = Identity { version, cipher: self.cipher(), host_nqn, subsystem_nqn, digest: None };
+            let kind = Kind::Retained;
+            let mut identity = Identity { kind, version, cipher: self.cipher(), host_nqn, subsystem_nqn, digest: None };
             if version == 1 {
                 identity.digest = Some(identity.digest_with(&retained));
             }
@@ -117,6 +118,9 @@ impl TlsKey {
     pub fn keys_of(&self, identity: &Identity) -> Vec<Psk> {
         let ways = [Way::Labelled, Way::Bare];
         let mut keys: Vec<Psk> = Vec::new();
+        if identity.kind != Kind::Retained {
+            return keys;
+        }
         for retained in ways.map(|way| self.retained(way, &identity.host_nqn)) {
             let is_of_it = identity.digest.as_ref().is_none_or(|digest| *digest == identity.digest_with(&retained));
             for key in ways.map(|way| identity.key(way, &retained)).into_iter().filter(|_| is_of_it) {
@@ -135,9 +139,21 @@ impl std::fmt::Debug for TlsKey {
     }
 }
 
-/// The name of a key of TLS: `NVMe0Rhh HOST SUBSYSTEM`, or `NVMe1Rhh HOST SUBSYSTEM DIGEST`.
+/// The origin of a key, by its letter in identities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `R`: somebody has given the key to both ends.
+    Retained,
+    /// `G`: an authentication has made the key.
+    Generated,
+}
+
+/// The name of a key of TLS: `NVMe0Rhh HOST SUBSYSTEM`, or `NVMe1Rhh HOST SUBSYSTEM DIGEST`; of a generated key
+/// `NVMe1Ghh HOST SUBSYSTEM DIGEST`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
+    /// The origin of the key.
+    pub kind: Kind,
     version: u8,
     cipher: Cipher,
     /// The host's NQN.
@@ -149,20 +165,36 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The parts of an identity of a retained key; `None` for any other text, generated keys (`G`) included.
+    /// The parts of an identity; `None` for any other text.
     pub fn parse(text: &str) -> Option<Identity> {
         let mut words = text.split(' ');
-        let (version, cipher) = match words.next()? {
-            "NVMe0R01" => (0, Cipher::Aes128GcmSha256),
-            "NVMe0R02" => (0, Cipher::Aes256GcmSha384),
-            "NVMe1R01" => (1, Cipher::Aes128GcmSha256),
-            "NVMe1R02" => (1, Cipher::Aes256GcmSha384),
+        let (version, kind, cipher) = match words.next()? {
+            "NVMe0R01" => (0, Kind::Retained, Cipher::Aes128GcmSha256),
+            "NVMe0R02" => (0, Kind::Retained, Cipher::Aes256GcmSha384),
+            "NVMe1R01" => (1, Kind::Retained, Cipher::Aes128GcmSha256),
+            "NVMe1R02" => (1, Kind::Retained, Cipher::Aes256GcmSha384),
+            "NVMe1G01" => (1, Kind::Generated, Cipher::Aes128GcmSha256),
+            "NVMe1G02" => (1, Kind::Generated, Cipher::Aes256GcmSha384),
             _ => return None,
         };
         let (host_nqn, subsystem_nqn) = (words.next()?.into(), words.next()?.into());
         let digest = words.next().map(Into::into);
         let is_whole = words.next().is_none() && digest.is_some() == (version == 1);
-        is_whole.then_some(Identity { version, cipher, host_nqn, subsystem_nqn, digest })
+        is_whole.then_some(Identity { kind, version, cipher, host_nqn, subsystem_nqn, digest })
+    }
+
+    /// The identity of a generated key of these bytes.
+    pub(super) fn of_generated(cipher: Cipher, host_nqn: &str, subsystem_nqn: &str, bytes: &[u8]) -> Identity {
+        let (host_nqn, subsystem_nqn) = (host_nqn.into(), subsystem_nqn.into());
+        let mut identity =
+            Identity { kind: Kind::Generated, version: 1, cipher, host_nqn, subsystem_nqn, digest: None };
+        identity.digest = Some(identity.digest_with(bytes));
+        identity
+    }
+
+    /// The key of TLS that comes of the generated key of these bytes.
+    pub(super) fn generated_key(&self, bytes: &[u8]) -> Psk {
+        self.key(Way::Labelled, bytes)
     }
 
     /// Base64 of the HMAC of both names with the retained key.
@@ -190,7 +222,8 @@ impl Identity {
 
 impl std::fmt::Display for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "NVMe{}R{:02} {} {}", self.version, self.number(), self.host_nqn, self.subsystem_nqn)?;
+        let letter = if self.kind == Kind::Retained { 'R' } else { 'G' };
+        write!(f, "NVMe{}{letter}{:02} {} {}", self.version, self.number(), self.host_nqn, self.subsystem_nqn)?;
         self.digest.as_ref().map_or(Ok(()), |digest| write!(f, " {digest}"))
     }
 }

@@ -57,24 +57,34 @@ pub(super) enum Move<'a> {
 /// The outcome of connecting a queue.
 pub(super) struct Welcome {
     pub cntlid: u16,
+    /// The keys of TLS that the authentication has made, the likeliest first.
+    pub generated: Vec<tls::Psk>,
+}
+
+/// The use that a host makes of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The host sends commands.
+    Use,
+    /// The host makes a key of TLS by authentication, and connects anew with the key.
+    Concatenation,
 }
 
 impl Connection {
-    /// A connection for a queue of the subsystem, after the handshake. `depth` commands may be outstanding. `offer` is
-    /// the number of the key that the controller has taken before, of those that
-    /// [`TlsKey::offers`](crate::auth::TlsKey::offers) makes; 0 at first.
+    /// A connection for a queue of the subsystem, after the handshake. `depth` commands may be outstanding. The
+    /// connection is secured by one of the keys, if there are any. `offer` is the number of the key that the controller
+    /// has taken before; 0 at first.
     pub fn open(
         address: &Address,
         subsystem: &Nqn,
         options: &Options,
         depth: u32,
+        keys: &[tls::Psk],
         mut offer: usize,
     ) -> Result<Connection, Error> {
         let place = format!("{}:{}", address.traddr, address.port);
         let what = format!("cannot connect to {place}");
         let dialled = || dial(address, options.timeout).map_err(|error| Error::broken(&what, &Broken::Io(error)));
-        let keys = options.tls_key.as_ref();
-        let keys = keys.map_or(Vec::new(), |key| key.offers(options.hostnqn.as_str(), subsystem.as_str()));
         let stream = loop {
             let stream = dialled()?;
             let Some(key) = keys.get(offer) else { break Wire::Plain(stream) };
@@ -99,6 +109,7 @@ impl Connection {
         qid: u16,
         cntlid: u16,
         depth: u32,
+        purpose: Purpose,
     ) -> Result<Welcome, Error> {
         let kato_ms = if qid == 0 { options.keep_alive.as_millis().min(u32::MAX.into()) as u32 } else { 0 };
         let sqsize = (depth.clamp(2, 65_536) - 1) as u16;
@@ -111,16 +122,25 @@ impl Connection {
         };
         let done = self.wait_for(connect.command(), Move::Send(&mut data.write()))?;
         if done.status.is_ok() {
-            let (cntlid, authentication) = Connect::outcome(done.result);
-            if authentication {
-                self.authenticate(subsystem, options)?;
-            } else if options.controller_secret.is_some() && !subsystem.is_discovery() {
+            let (cntlid, authentication, concatenation) = Connect::outcome(done.result);
+            let mut generated = Vec::new();
+            if concatenation && purpose != Purpose::Concatenation {
+                let what = format!("cannot authenticate to {subsystem} at {}", self.place);
+                let hint = "give concat=1, or the key of TLS that the target has for this host";
+                return Err(Error::new(what, "it demands secure channel concatenation", hint, 13)); // EACCES
+            } else if authentication {
+                generated = self.authenticate(subsystem, options, purpose)?;
+            } else if purpose == Purpose::Concatenation {
+                let what = format!("cannot make a key of TLS with {subsystem} at {}", self.place);
+                let hint = "has the target a key (dhchap_key) for this host's NQN, and concatenates its listener?";
+                return Err(Error::new(what, "it does not authenticate this host", hint, 13)); // EACCES
+            } else if options.controller_secret.is_some() && !options.concatenation && !subsystem.is_discovery() {
                 // A peer that stands in for the controller would not offer it either. Discovery services have no keys.
                 let what = format!("cannot authenticate {subsystem} at {}", self.place);
                 let why = "it does not offer to prove that it knows its key";
                 return Err(Error::new(what, why, "has the target a key for this host's NQN?", 13)); // EACCES
             }
-            return Ok(Welcome { cntlid });
+            return Ok(Welcome { cntlid, generated });
         }
         let queue = if qid == 0 { "".to_string() } else { format!(" queue {qid} of") };
         let what = format!("cannot connect{queue} {subsystem} at {} as {}", self.place, options.hostnqn);
@@ -137,16 +157,20 @@ impl Connection {
         Err(error)
     }
 
-    /// Proves who this host is, and has the controller prove itself if the options ask for it.
-    fn authenticate(&mut self, subsystem: &Nqn, options: &Options) -> Result<(), Error> {
+    /// Proves who this host is, and has the controller prove itself if the options ask for it. Returns the keys of TLS
+    /// that come of it, if that is the purpose.
+    fn authenticate(&mut self, subsystem: &Nqn, options: &Options, purpose: Purpose) -> Result<Vec<tls::Psk>, Error> {
         let what = format!("cannot authenticate to {subsystem} at {}", self.place);
         let Some(secret) = options.secret.clone() else {
             let hint = "give dhchap_key=FILE with the key that the target has for this host";
             return Err(Error::new(what, "it demands authentication", hint, 13)); // EACCES
         };
         let entropy = Entropy::from_system().map_err(|error| Error::broken(&what, &Broken::Io(error)))?;
-        let (host, back) = (options.hostnqn.as_str(), options.controller_secret.clone());
-        let mut host = Host::new(host, subsystem.as_str(), secret, back, Policy::default(), entropy);
+        let (host_nqn, back) = (options.hostnqn.as_str(), options.controller_secret.clone());
+        let mut host = Host::new(host_nqn, subsystem.as_str(), secret, back, Policy::default(), entropy);
+        if purpose == Purpose::Concatenation {
+            host = host.concatenating();
+        }
         let mut message = host.start();
         loop {
             self.succeed(Authentication::send(message.len() as u32), Move::Send(&mut message))?;
@@ -158,7 +182,7 @@ impl Connection {
                     if !last.is_empty() {
                         self.succeed(Authentication::send(last.len() as u32), Move::Send(&mut last))?;
                     }
-                    return Ok(());
+                    return Ok(host.generated().iter().map(|key| key.key(host_nqn, subsystem.as_str())).collect());
                 }
                 Err((failure, mut last)) => {
                     if !last.is_empty() {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
-use super::connection::{Connection, Move, Single, Welcome, property};
+use super::connection::{Connection, Move, Purpose, Single, Welcome, property};
 use super::{Address, Broken, Error, Options, Queue, discovery};
 use crate::Wire;
 use crate::spec::fabrics::PropertyAccess;
@@ -329,8 +329,16 @@ fn associate(
     subsystem: &Nqn,
     options: &Options,
 ) -> Result<(Connection, IdentifyController, Vec<IoQueue>), Error> {
-    let mut admin = Connection::open(address, subsystem, options, ADMIN_DEPTH, 0)?;
-    let welcome = admin.join(subsystem, options, 0, 0, ADMIN_DEPTH)?;
+    let keys = match options.concatenation {
+        // The connection has served when the key is made.
+        true => {
+            let mut plain = Connection::open(address, subsystem, options, ADMIN_DEPTH, &[], 0)?;
+            plain.join(subsystem, options, 0, 0, ADMIN_DEPTH, Purpose::Concatenation)?.generated
+        }
+        false => options.tls_keys(subsystem),
+    };
+    let mut admin = Connection::open(address, subsystem, options, ADMIN_DEPTH, &keys, 0)?;
+    let welcome = admin.join(subsystem, options, 0, 0, ADMIN_DEPTH, Purpose::Use)?;
     let (cntlid, capabilities) = enable(&mut admin, welcome, options)?;
     let mut page = [0; 4096];
     let identify = Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 };
@@ -356,8 +364,8 @@ fn associate(
     let capsule_bytes = (identify.ioccsz * 16).saturating_sub(64);
     let mut queues = Vec::new();
     for qid in 1..=granted {
-        let mut connection = Connection::open(address, subsystem, options, depth, admin.offer)?;
-        connection.join(subsystem, options, qid, cntlid, depth)?;
+        let mut connection = Connection::open(address, subsystem, options, depth, &keys, admin.offer)?;
+        connection.join(subsystem, options, qid, cntlid, depth, Purpose::Use)?;
         let Connection { mut queue, stream, .. } = connection;
         queue.set_capsule_bytes(if identify.icdoff == 0 { capsule_bytes } else { 0 });
         let system = |error: std::io::Error| Error::broken("cannot set up a queue", &Broken::Io(error));

@@ -1,7 +1,6 @@
 //! Discovery: reads the subsystems of a target from the discovery log page.
 
-use super::connection::Connection;
-use super::connection::Move;
+use super::connection::{Connection, Move, Purpose};
 use super::controller::enable;
 use super::{Address, Error, Options};
 use crate::layout::Field;
@@ -30,8 +29,8 @@ const ATTEMPTS: u32 = 10;
 /// Nothing answers there, or not as a discovery service does.
 pub fn discover(address: &Address, options: &Options) -> Result<Vec<Subsystem>, Error> {
     let service: Nqn = DISCOVERY_NQN.parse().expect("a constant");
-    let mut connection = Connection::open(address, &service, options, 32, 0)?;
-    let welcome = connection.join(&service, options, 0, 0, 32)?;
+    let mut connection = Connection::open(address, &service, options, 32, &options.tls_keys(&service), 0)?;
+    let welcome = connection.join(&service, options, 0, 0, 32, Purpose::Use)?;
     enable(&mut connection, welcome, options)?;
     for _ in 0..ATTEMPTS {
         let header = header(&mut connection)?;

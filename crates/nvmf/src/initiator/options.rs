@@ -36,6 +36,9 @@ pub struct Options {
     pub controller_secret: Option<Secret>,
     /// The key of TLS: with it, every connection is secured, and to a controller that knows the key.
     pub tls_key: Option<TlsKey>,
+    /// True if the host authenticates on a plain connection, and secures all others with the key that this makes
+    /// (secure channel concatenation). Needs `secret`, and no `tls_key`.
+    pub concatenation: bool,
     /// The time for which the host seeks a lost controller before everything fails; zero fails at once.
     pub controller_loss: Duration,
 }
@@ -57,6 +60,7 @@ impl Default for Options {
             secret: None,
             controller_secret: None,
             tls_key: None,
+            concatenation: false,
             controller_loss: Duration::from_secs(30),
         }
     }
@@ -87,6 +91,11 @@ fn derived(text: &str) -> [u8; 16] {
 }
 
 impl Options {
+    /// The keys of TLS that may open the subsystem, by the configured key: none without one.
+    pub(super) fn tls_keys(&self, subsystem: &Nqn) -> Vec<tls::Psk> {
+        self.tls_key.as_ref().map_or(Vec::new(), |key| key.offers(self.hostnqn.as_str(), subsystem.as_str()))
+    }
+
     /// Takes a host's name, with the identifier that goes with it: the UUID of a name that is made from one, otherwise
     /// one that follows from the name.
     pub fn set_host(&mut self, hostnqn: Nqn) {

@@ -78,14 +78,16 @@ impl Connect {
         }
     }
 
-    /// The result of a Connect that succeeded.
-    pub fn accepted(cntlid: u16, authentication_required: bool) -> u64 {
-        u64::from(cntlid) | u64::from(authentication_required) << 17
+    /// The result of a Connect that succeeded: the controller, and its demands. One that asks for secure channel
+    /// concatenation (ASCR) asks for authentication (ATR) too.
+    pub fn accepted(cntlid: u16, authentication: bool, concatenation: bool) -> u64 {
+        u64::from(cntlid) | u64::from(authentication) << 17 | u64::from(concatenation) << 18
     }
 
-    /// The controller and whether it demands authentication (ATR or ASCR), from the result of a Connect that succeeded.
-    pub fn outcome(result: u64) -> (u16, bool) {
-        (result as u16, result & (0b11 << 17) != 0)
+    /// The controller, true if it demands authentication (ATR or ASCR), and true if it demands secure channel
+    /// concatenation (ASCR), from the result of a Connect that succeeded.
+    pub fn outcome(result: u64) -> (u16, bool, bool) {
+        (result as u16, result & (0b11 << 17) != 0, result & (1 << 18) != 0)
     }
 
     /// The status and result of a Connect with an invalid parameter: its offset in the command, or in the data.

@@ -12,8 +12,19 @@ use super::turns::Turns;
 /// Decides which hosts must authenticate. Called on a reactor: it must not block.
 pub trait Authenticator: Send + Sync {
     /// The exchange that a queue must go through before any other command, or `None` if `host_nqn` need not on
-    /// `subsystem_nqn`. `queue_id` 0 is the admin queue.
-    fn begin(&self, host_nqn: &str, subsystem_nqn: &str, queue_id: u16) -> Option<Box<dyn Exchange>>;
+    /// `subsystem_nqn`.
+    fn begin(&self, host_nqn: &str, subsystem_nqn: &str, channel: Channel) -> Option<Box<dyn Exchange>>;
+}
+
+/// The connection of a queue, as far as an authentication depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// A plain connection, or one that a configured key of TLS secures.
+    Usual,
+    /// A plain connection on which the exchange has to make a key of TLS.
+    Concatenating,
+    /// A connection that such a key secures.
+    OfGeneratedKey,
 }
 
 /// One queue's exchange of messages.

@@ -207,6 +207,16 @@ pub struct Referral {
     pub nqn: Nqn,
 }
 
+/// The demand of a listener that speaks TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecureChannel {
+    /// Hosts prove a key that somebody has given to both ends.
+    Required,
+    /// Hosts prove such a key, or begin plainly, authenticate, and come back with the key that the authentication has
+    /// made (secure channel concatenation).
+    Concatenated,
+}
+
 /// Everything that is configured.
 #[derive(Clone, Default)]
 pub(super) struct Configuration {
@@ -215,8 +225,8 @@ pub(super) struct Configuration {
     pub subsystems: Vec<Subsystem>,
     /// The addresses on which the discovery service is reachable beside the addresses of subsystems.
     pub discovery_listeners: Vec<SocketAddr>,
-    /// The addresses, of all listeners, that demand TLS.
-    pub secured: BTreeSet<SocketAddr>,
+    /// The addresses, of all listeners, that speak TLS.
+    pub secured: BTreeMap<SocketAddr, SecureChannel>,
     pub referrals: Vec<Referral>,
     /// The generation counter of the discovery log page: it counts the changes that the page shows.
     pub generation: u64,
@@ -617,9 +627,19 @@ impl Configuration {
         }
     }
 
-    pub fn add_listener(&mut self, nqn: &str, address: SocketAddr, is_secured: bool) -> Result<(), Error> {
-        if self.listens(address) && self.secured.contains(&address) != is_secured {
-            let how = if is_secured { "without TLS" } else { "with TLS" };
+    pub fn add_listener(
+        &mut self,
+        nqn: &str,
+        address: SocketAddr,
+        secured: Option<SecureChannel>,
+    ) -> Result<(), Error> {
+        let present = self.secured.get(&address).copied();
+        if self.listens(address) && present != secured {
+            let how = match present {
+                None => "without TLS",
+                Some(SecureChannel::Required) => "with TLS",
+                Some(SecureChannel::Concatenated) => "with secure channel concatenation",
+            };
             return Err(Error::invalid(format!(
                 "the target listens on {address} {how}: give this listener a port of its own"
             )));
@@ -629,8 +649,8 @@ impl Configuration {
             return Err(Error::new(ErrorKind::Exists, format!("subsystem {nqn} listens on {address} already")));
         }
         listeners.push(address);
-        if is_secured {
-            self.secured.insert(address);
+        if let Some(secured) = secured {
+            self.secured.insert(address, secured);
         }
         self.generation += 1;
         Ok(())

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::answer::Answer;
-use super::auth::{Closed, Examination, Examiner, ExchangeState, Verdict};
+use super::auth::{Channel, Closed, Examination, Examiner, ExchangeState, Verdict};
 use super::connection::{Connection, Phase};
 use super::controller::{Controller, IoQueue, NewController, Service};
 use super::core::Core;
 use super::mailbox::Message;
 use super::transport::Transport;
-use crate::auth::Identity;
+use crate::auth::{Identity, Kind};
 use crate::spec::fabrics::{self, Authentication, Connect, ConnectData, DYNAMIC_CONTROLLER, PropertyAccess};
 use crate::spec::property::{self, Capabilities, Configuration};
 use crate::spec::{Command, Status};
@@ -49,16 +49,27 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     }
     let subsystem_nqn = data.subsystem().map_err(|_| Connect::invalid(true, Connect::AT_SUBNQN))?;
     let host_nqn = data.host();
-    // A key lets one host in to one subsystem.
-    if let Some(identity) = conn.transport.identity() {
-        let proven = Identity::parse(identity);
-        let is_its = |proven: Identity| {
-            (proven.host_nqn.as_str(), proven.subsystem_nqn.as_str()) == (host_nqn.as_str(), subsystem_nqn.as_str())
-        };
-        if !proven.is_some_and(is_its) {
-            return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));
+    let channel = match conn.transport.identity() {
+        Some(identity) => {
+            // A key lets one host in to one subsystem.
+            let is_its = |proven: &Identity| {
+                (proven.host_nqn.as_str(), proven.subsystem_nqn.as_str()) == (host_nqn.as_str(), subsystem_nqn.as_str())
+            };
+            match Identity::parse(identity).filter(is_its) {
+                Some(proven) if proven.kind == Kind::Generated => Channel::OfGeneratedKey,
+                Some(_) => Channel::Usual,
+                None => return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0)),
+            }
         }
-    }
+        // On this listener only the admin queue begins plainly, to make the key for itself and the others.
+        None if core.configuration.secured.contains_key(&conn.listener) && !subsystem_nqn.is_discovery() => {
+            if asked.qid != 0 {
+                return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));
+            }
+            Channel::Concatenating
+        }
+        None => Channel::Usual,
+    };
     let limits = core.configuration.options.limits;
     let most = if asked.qid == 0 { limits.admin_queue_depth } else { limits.queue_depth };
     let entries = u32::from(asked.sqsize) + 1;
@@ -87,7 +98,10 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     }
     let shared = Arc::clone(&core.shared);
     let authenticator = shared.authenticator();
-    let exchange = authenticator.and_then(|gate| gate.begin(host_nqn.as_str(), subsystem_nqn.as_str(), asked.qid));
+    let exchange = authenticator.and_then(|gate| gate.begin(host_nqn.as_str(), subsystem_nqn.as_str(), channel));
+    if exchange.is_none() && channel == Channel::Concatenating {
+        return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));
+    }
     let mut controllers = shared.controllers();
     // Any peer may ask the discovery service under any name, and any peer may give the name of a host that must prove
     // itself: both are guests, and take nothing that belongs to the host of that name.
@@ -185,7 +199,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     if !host_nqn.is_well_formed() {
         shared.warn_of_host_name(&host_nqn, conn.peer);
     }
-    Ok(Connect::accepted(id, conn.exchange.is_some()))
+    Ok(Connect::accepted(id, conn.exchange.is_some(), channel == Channel::Concatenating))
 }
 
 /// True if the command is part of an authentication, or ends the queue.

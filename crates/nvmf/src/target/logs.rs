@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::configuration::SecureChannel;
 use super::connection::Connection;
 use super::controller::{Controller, Service};
 use super::core::Core;
@@ -121,15 +122,20 @@ fn discovery(core: &Core, conn: &Connection, controller: &Controller) -> Vec<u8>
             (true, Some(local)) => local,
             _ => address.ip(),
         };
-        let is_secured = core.configuration.secured.contains(&address);
+        let secured = core.configuration.secured.get(&address);
         DiscoveryEntry {
             trtype: DiscoveryEntry::TCP,
             adrfam: DiscoveryEntry::address_family(ip),
             subtype,
             // Flow control can be disabled. "Required", or nothing, on secure channels, as nvmet: nvme-cli 2.3 takes
-            // "not required" for "required" and asks the kernel for TLS.
-            treq: 1 << 2 | u8::from(is_secured),
-            sectype: if is_secured { DiscoveryEntry::TLS_1_3 } else { 0 },
+            // "not required" for "required" and asks the kernel for TLS. It is said where a host may begin plainly.
+            treq: 1 << 2
+                | match secured {
+                    None => 0,
+                    Some(SecureChannel::Required) => 1,
+                    Some(SecureChannel::Concatenated) => 2,
+                },
+            sectype: if secured.is_some() { DiscoveryEntry::TLS_1_3 } else { 0 },
             portid: address.port(),
             cntlid: 0xffff,
             asqsz: 32,

@@ -54,8 +54,8 @@ use std::time::{Duration, Instant};
 
 pub use crate::device::{Error, ErrorKind};
 use auth::Examiner;
-pub use auth::{Authenticator, Closed, Exchange, ExchangeState, Proof};
-pub use configuration::{CommandLimits, NamespaceSpec, Referral, SubsystemSpec, Visibility};
+pub use auth::{Authenticator, Channel, Closed, Exchange, ExchangeState, Proof};
+pub use configuration::{CommandLimits, NamespaceSpec, Referral, SecureChannel, SubsystemSpec, Visibility};
 pub use latencies::{GRANULARITY, Latencies};
 pub use options::{Limits, Options};
 pub use stats::{
@@ -565,7 +565,7 @@ impl Target {
             spec: subsystem.spec.clone(),
             namespaces: subsystem.namespaces.values().map(|namespace| namespace.spec.clone()).collect(),
             listeners: subsystem.listeners.clone(),
-            secured: subsystem.listeners.iter().filter(|it| configuration.secured.contains(it)).copied().collect(),
+            secured: subsystem.listeners.iter().filter(|it| configuration.secured.contains_key(it)).copied().collect(),
             hosts: subsystem.hosts.iter().map(ToString::to_string).collect(),
             controllers: of(subsystem.uid).collect(),
         };
@@ -612,25 +612,30 @@ impl Target {
     /// # Errors
     /// `NotFound`; `Exists` if the subsystem has the listener; `System` when the address cannot be bound.
     pub fn add_listener(&self, nqn: &str, address: SocketAddr) -> Result<SocketAddr, Error> {
-        self.listen(nqn, address, false)
+        self.listen(nqn, address, None)
     }
 
     /// As [`Target::add_listener`], for hosts that prove a key of [`Target::set_tls_keys`] and speak TLS 1.3. All
-    /// subsystems on an address demand TLS, or none does.
+    /// subsystems on an address have the same demand.
     ///
     /// # Errors
     /// Those of [`Target::add_listener`]; `Invalid` if OpenSSL 3 is not there.
-    pub fn add_secure_listener(&self, nqn: &str, address: SocketAddr) -> Result<SocketAddr, Error> {
+    pub fn add_secure_listener(
+        &self,
+        nqn: &str,
+        address: SocketAddr,
+        demand: SecureChannel,
+    ) -> Result<SocketAddr, Error> {
         self.shared.security.prepare()?;
-        self.listen(nqn, address, true)
+        self.listen(nqn, address, Some(demand))
     }
 
-    fn listen(&self, nqn: &str, address: SocketAddr, is_secured: bool) -> Result<SocketAddr, Error> {
+    fn listen(&self, nqn: &str, address: SocketAddr, secured: Option<SecureChannel>) -> Result<SocketAddr, Error> {
         let mut configuration = Configuration::clone(&self.shared.configuration());
         configuration.listeners_mut(nqn)?;
         let is_new = !configuration.listens(address);
         if !is_new {
-            self.change(|configuration| configuration.add_listener(nqn, address, is_secured))?;
+            self.change(|configuration| configuration.add_listener(nqn, address, secured))?;
             return Ok(address);
         }
         let listen = || -> std::io::Result<(TcpListener, SocketAddr)> {
@@ -641,7 +646,7 @@ impl Target {
             Ok((socket, address))
         };
         let (socket, address) = listen().map_err(|e| Error::system(format!("cannot listen on {address}"), e))?;
-        self.change(|configuration| configuration.add_listener(nqn, address, is_secured))?;
+        self.change(|configuration| configuration.add_listener(nqn, address, secured))?;
         let socket = Mutex::new(Some(socket));
         self.shared.ask(0, |done| match socket.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(socket) => Message::Listen(address, socket, done),

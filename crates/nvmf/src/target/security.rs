@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tls::{Acceptor, Find, Pending};
 
-use super::configuration::Configuration;
+use super::configuration::{Configuration, SecureChannel};
 use super::{Error, ErrorKind};
 use crate::Wire;
 
@@ -38,18 +38,18 @@ impl Security {
         Ok(())
     }
 
-    /// The stream of a connection that came in on `listener`: secured if the listener demands TLS.
+    /// The stream of a connection that came in on `listener`: secured if the listener speaks TLS, unless the host may
+    /// and does begin plainly.
     ///
     /// # Errors
     /// The target has no keys.
     pub fn wire(&self, tcp: TcpStream, listener: SocketAddr, configuration: &Configuration) -> io::Result<Wire> {
-        if !configuration.secured.contains(&listener) {
-            return Ok(Wire::Plain(tcp));
-        }
+        let Some(demand) = configuration.secured.get(&listener) else { return Ok(Wire::Plain(tcp)) };
         let find = self.find.read().unwrap_or_else(PoisonError::into_inner).clone();
         let (Some(acceptor), Some(find)) = (self.acceptor.get(), find) else {
             return Err(io::ErrorKind::PermissionDenied.into());
         };
-        Ok(Wire::pending(Pending::new(Arc::clone(acceptor), tcp, find)))
+        let pending = Pending::new(Arc::clone(acceptor), tcp, find);
+        Ok(Wire::pending(pending, *demand == SecureChannel::Concatenated))
     }
 }

@@ -207,7 +207,7 @@ impl Double {
                 self.is_admin = connect.qid == 0;
                 assert_eq!(data.cntlid, if self.is_admin { 0xffff } else { 7 });
                 assert_eq!(connect.cattr, Connect::NO_FLOW_CONTROL);
-                Connect::accepted(7, false)
+                Connect::accepted(7, false, false)
             }
             fabrics::PROPERTY_GET if access.offset == property::CAP => {
                 Capabilities { queue_entries: 128, timeout_ms: 5000 }.value()

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use super::{ADDRESS, NQN, SECURE_CHANNEL, TGT_NAME, address_of, socket_address, subsystem};
+use super::{ADDRESS, NQN, SECURE_CHANNEL, SECURE_CONCATENATION, TGT_NAME, address_of, socket_address, subsystem};
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::methods::{Method, method, refusal};
 use crate::control::params::{Param, ParamKind, Params};
 use crate::control::state::State;
-use crate::target::DISCOVERY_NQN;
+use crate::target::{DISCOVERY_NQN, SecureChannel};
 
 const LISTEN_ADDRESS: Param = Param::required("listen_address", ParamKind::Object(ADDRESS), "address to listen on");
 
@@ -23,6 +23,7 @@ pub static METHODS: &[Method] = &[
             LISTEN_ADDRESS,
             TGT_NAME,
             SECURE_CHANNEL,
+            SECURE_CONCATENATION,
             Param::only("ana_state", ParamKind::Text, "\"optimized\"", "every path is optimized"),
             Param::only("numa_id", ParamKind::Integer, "-1", "only the transport vfio-user has this parameter"),
             Param::ignored(
@@ -70,9 +71,12 @@ fn add_listener(state: &mut State, params: &Params) -> Outcome {
         ));
     }
     let nqn = nqn(params);
-    let bound = match params.bool_if("secure_channel") {
-        Some(true) => state.target.add_secure_listener(nqn, address),
-        _ => state.target.add_listener(nqn, address),
+    let concatenates = params.bool_if("secure_concatenation") == Some(true);
+    let bound = match params.bool_if("secure_channel") == Some(true) {
+        true if concatenates => state.target.add_secure_listener(nqn, address, SecureChannel::Concatenated),
+        true => state.target.add_secure_listener(nqn, address, SecureChannel::Required),
+        false if concatenates => return Err(RpcError::params("secure_concatenation goes with secure_channel=true")),
+        false => state.target.add_listener(nqn, address),
     };
     let bound = bound.map_err(refusal)?;
     let any =

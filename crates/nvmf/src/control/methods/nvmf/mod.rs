@@ -26,6 +26,13 @@ const NQN: Param = Param::required("nqn", ParamKind::Text, "NQN of the subsystem
 const HOST: Param = Param::required("host", ParamKind::Text, "NQN of the host");
 const SECURE_CHANNEL: Param =
     Param::optional("secure_channel", ParamKind::Bool, "false", "demand TLS 1.3 with a key of nvmf_subsystem_add_host");
+/// Secure channel concatenation (Base specification 2.1, 8.3.4.5.9): a host may begin plainly.
+const SECURE_CONCATENATION: Param = Param::optional(
+    "secure_concatenation",
+    ParamKind::Bool,
+    "false",
+    "with secure_channel: hosts may also authenticate plainly, and speak TLS with the key that this makes",
+);
 const ADDRESS: &[Param] = &[
     Param::required("traddr", ParamKind::Text, "IP address; 0.0.0.0 or :: for all addresses of this machine"),
     Param::optional("trsvcid", ParamKind::Text, "4420", "TCP port; 0 for any free port"),
