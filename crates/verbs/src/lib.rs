@@ -3,13 +3,16 @@
 //!
 //! ```text
 //! library ─► abi, numbers         the C interface: functions by version, structures, constants
+//! double ─► work                  a fabric in memory for tests without RDMA; requests and completions
 //! ```
 
 #[allow(missing_docs, reason = "the headers document the fields, which have the same names here")]
 pub mod abi;
+pub mod double;
 mod error;
 mod library;
 pub mod numbers;
+pub mod work;
 
 pub use error::Error;
 pub use library::{Library, library};
