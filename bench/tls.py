@@ -12,11 +12,10 @@ import argparse
 import base64
 import contextlib
 import os
-import statistics
 import tempfile
 import zlib
 
-from waiting import Way
+from waiting import Way, tell
 
 HOST = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000001"
 LOADS = [
@@ -61,15 +60,7 @@ def main():
             for repeat in range(arguments.repeats):
                 for name, way in list(ways.items())[:: 1 if repeat % 2 == 0 else -1]:
                     rows[name].append(way.run(block, depth, arguments.seconds, cpus[1], rw))
-            plain = statistics.median(row[0] for row in rows["plain"])
-            for name, found in rows.items():
-                iops, latency, busy = (statistics.median(column) for column in zip(*found, strict=True))
-                low, high = min(row[0] for row in found), max(row[0] for row in found)
-                print(
-                    f"{rw:>9} {block:>4} depth {depth:>2} {name:>7}: {iops / 1e3:7.1f} kIOPS ({low / 1e3:.1f} to {high / 1e3:.1f}),"
-                    f" {iops / plain:5.2f} of plain, p50 {latency:6.1f} us, target {100 * busy:3.0f} % of a processor",
-                    flush=True,
-                )
+            tell(f"{rw:>9} {block:>4} depth {depth:>2}", "plain", rows)
 
 
 if __name__ == "__main__":

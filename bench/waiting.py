@@ -76,6 +76,19 @@ class Way:
         return done["iops"], done["clat_ns"]["percentile"]["50.000000"] / 1000, busy
 
 
+def tell(load, base, rows):
+    """Prints a line for each way: the medians of its runs (rows: way -> results of Way.run), beside those of the way `base`."""
+    beside = statistics.median(run[0] for run in rows[base])
+    for way, found in rows.items():
+        iops, latency, busy = (statistics.median(column) for column in zip(*found, strict=True))
+        low, high = min(run[0] for run in found), max(run[0] for run in found)
+        print(
+            f"{load} {way:>9}: {iops / 1e3:7.1f} kIOPS ({low / 1e3:.1f} to {high / 1e3:.1f}),"
+            f" {iops / beside:5.2f} of {base}, p50 {latency:6.1f} us, target {100 * busy:3.0f} % of a processor",
+            flush=True,
+        )
+
+
 def place(command, cpu):
     return command if cpu is None else ["taskset", "-c", str(cpu), *command]
 
@@ -89,8 +102,8 @@ def main():
     parser.add_argument("--pin", action="store_true")
     arguments = parser.parse_args()
     cpus = (0, 1) if arguments.pin else (None, None)
-    ways = [(arguments.plimsoll, poll) for poll in ("adaptive", "always", "never")]
-    ways += [(arguments.before, "")] if arguments.before else []
+    ways = [(os.path.abspath(arguments.plimsoll), poll) for poll in ("adaptive", "always", "never")]
+    ways += [(os.path.abspath(arguments.before), "")] if arguments.before else []
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as ends:
         os.chdir(directory)
         all_ways = []
@@ -103,15 +116,9 @@ def main():
             for repeat in range(arguments.repeats):
                 for way in all_ways if repeat % 2 == 0 else reversed(all_ways):
                     rows[way].append(way.run(block, depth, arguments.seconds, cpus[1]))
-            best = statistics.median(row[0] for row in rows[all_ways[0]])
-            for way, found in rows.items():
-                iops, latency, busy = (statistics.median(column) for column in zip(*found, strict=True))
-                low, high = min(row[0] for row in found), max(row[0] for row in found)
-                print(
-                    f"{block:>5} depth {depth:>3} {way.poll or 'before':>9}: {iops / 1e3:7.1f} kIOPS ({low / 1e3:.1f} to {high / 1e3:.1f}),"
-                    f" {iops / best:5.2f} of adaptive, p50 {latency:6.1f} us, target {100 * busy:3.0f} % of a processor",
-                    flush=True,
-                )
+            tell(
+                f"{block:>5} depth {depth:>3}", "adaptive", {way.poll or "before": found for way, found in rows.items()}
+            )
         time.sleep(2)
         for way in all_ways:
             way.target.send_signal(signal.SIGCONT)
