@@ -228,7 +228,10 @@ fn state_directory(
     configuration: Option<&str>,
 ) -> anyhow::Result<Option<StateDirectory>> {
     let Some(path) = matches.get_one::<PathBuf>("state") else { return Ok(None) };
-    let given = match (calls, configuration) {
+    // From another directory, the same relative path is another disk.
+    let mut calls = calls.to_vec();
+    calls.iter_mut().for_each(|(_, params)| control::make_paths_absolute(params));
+    let given = match (calls.as_slice(), configuration) {
         ([], None) => Value::Null,
         (calls, configuration) => json!({ "calls": calls, "configuration": configuration }),
     };

@@ -59,7 +59,8 @@ fn dies_at(directory: &Path, launcher: &Path, state: &Path, deadly: u32) -> (boo
 fn a_kill_at_every_system_call_of_a_save_leaves_the_old_or_the_new_configuration() {
     let place = directory();
     let (launcher, state) = (launcher(place.path()), place.path().join("state"));
-    let words = ["--state", state.to_str().expect("text"), "--null", "8g", "--listen", "127.0.0.1:0"];
+    let listen = format!("127.0.0.1:{}", free_port());
+    let words = ["--state", state.to_str().expect("text"), "--null", "8g", "--listen", &listen];
     Served::start(place.path(), &words).kill();
     let (mut deadly, mut old_stayed, mut new_came) = (1, 0, 0);
     loop {
@@ -122,10 +123,16 @@ fn a_killed_target_comes_back_with_all_its_calls_and_identities() {
     served.kill();
     // With the options of the first start, and without.
     served.restart();
-    assert_eq!(seen(&served), before);
+    assert_eq!(seen(&served).0, before.0);
     served.kill();
-    let alone = Served::start(place.path(), &["--state", state.to_str().expect("text")]);
-    assert_eq!(seen(&alone), before);
+    // From another directory, where the relative path of the disk names another file.
+    let elsewhere = directory();
+    std::fs::File::create(elsewhere.path().join("disk")).and_then(|file| file.set_len(8 << 20)).expect("made");
+    let alone = Served::start(elsewhere.path(), &["--state", state.to_str().expect("text")]);
+    let after = seen(&alone);
+    assert_eq!(after.0, before.0);
+    let disk = place.path().join("disk");
+    assert_eq!(after.1.to_string(), before.1.to_string().replace("\"disk\"", &format!("\"{}\"", disk.display())));
     let refused = |words: &[&str]| {
         let output = run(place.path(), &[&["serve", "--rpc-socket", "none"], words].concat());
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
@@ -136,6 +143,8 @@ fn a_killed_target_comes_back_with_all_its_calls_and_identities() {
     alone.end();
     let changed = refused(&["--state", state.to_str().expect("text"), "--null", "4g"]);
     assert!(changed.contains("began with another configuration"), "{changed}");
+    let output = run(elsewhere.path(), &[&["serve", "--rpc-socket", "none"], &words[..]].concat());
+    assert!(stderr(&output).contains("began with another configuration"), "another disk: {}", stderr(&output));
     // A disk that is missing is not made anew.
     std::fs::rename(place.path().join("disk"), place.path().join("elsewhere")).expect("renamed");
     let missing = refused(&["--state", state.to_str().expect("text")]);

@@ -111,18 +111,19 @@ impl StateDirectory {
     /// # Errors
     /// One line: the file cannot be written, and has the calls from before.
     pub fn save(&mut self, made: &[Step]) -> Result<(), String> {
-        if self.saved.as_deref() == Some(made) {
+        let made: Vec<Step> = made.iter().map(with_absolute_paths).collect();
+        if self.saved.as_ref() == Some(&made) {
             return Ok(());
         }
         let object = json!({
             "plimsoll_state": FORM,
             "begun_with": self.begun_with,
-            "subsystems": config::grouped(made),
+            "subsystems": config::grouped(&made),
         });
         let file = self.file();
         sys::replace::replace(&file, format!("{object:#}\n").as_bytes())
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
-        self.saved = Some(made.to_vec());
+        self.saved = Some(made);
         Ok(())
     }
 }
@@ -140,6 +141,25 @@ fn parse(text: &str) -> Result<(Value, Vec<Step>), String> {
         params.remove("create_size");
     }
     Ok((begun_with, steps))
+}
+
+/// The call with the paths of files as they are from any directory: the next start may be in another one, where the
+/// same relative path names another disk.
+fn with_absolute_paths(step: &Step) -> Step {
+    let mut step = step.clone();
+    step.params.iter_mut().for_each(make_paths_absolute);
+    step
+}
+
+/// Makes the paths in the parameters of a call absolute.
+pub fn make_paths_absolute(params: &mut Value) {
+    for place in ["/filename", "/path", "/namespace/ptpl_file"] {
+        if let Some(Value::String(path)) = params.pointer_mut(place)
+            && let Some(absolute) = std::path::absolute(&*path).ok().as_deref().and_then(Path::to_str)
+        {
+            *path = absolute.into();
+        }
+    }
 }
 
 /// Removes the files that a process did not finish.
