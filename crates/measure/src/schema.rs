@@ -228,7 +228,7 @@ pub struct Facts {
     #[serde(default)]
     pub writes_synced: Option<bool>,
     /// True if the job replays a recording at its times, which then decide how many requests are in flight.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub is_replay: bool,
     /// True if the clones go through the same blocks of the same files in the same order.
     pub clones_on_same_blocks: bool,
