@@ -223,6 +223,23 @@ fn every_verdict_fires_from_a_real_run() {
     fire("generator-ceiling", &found);
     fire("uncertain", &found);
 
+    // A recording of a million requests a second, by a thread that waits for each.
+    let requests: String = (0..200).map(|n| format!("{n} data read {} 4096\n", n * 4096 % 65536)).collect();
+    file(here, "fast.iolog", format!("fio version 3 iolog\n0 data add\n0 data open\n{requests}"));
+    let replay = ["--workload=fast.iolog", "--engine=libaio", "--axis=replay_time_scale=100,200", "--time=3s"];
+    let found = of_sweep(here, &[&["--no-files"], &replay[..]].concat());
+    fire("replayed", &found);
+    fire("replay-behind", &found);
+    // Rounds of a millisecond differ: once of several times is proof.
+    let rounds = ["--precondition", "--precondition-round=1ms", "--precondition-rounds=5", "--iodepth=1,2"];
+    let fresh = here.join("fresh");
+    std::fs::create_dir(&fresh).unwrap();
+    let mut sweeps = (0..10).map(|_| {
+        of_sweep(&fresh, &[&[".", "--no-files", "--engine=psync", "--size=4m", "--time=1s"], &rounds[..]].concat())
+    });
+    let found = sweeps.find(|found| found.contains("not-preconditioned")).unwrap_or_default();
+    fire("not-preconditioned", &found);
+
     let limited = "ulimit -n 100; exec \"$0\" sweep --json data --engine=psync --iodepth=1,2,4,512 --time=4s";
     let output = Command::new("sh").args(["-c", limited, env!("CARGO_BIN_EXE_plimsoll")]).current_dir(here).output();
     fire("depth-not-possible", &codes(&json(&output.unwrap())));
