@@ -102,19 +102,22 @@ fn lock_of(scratch: &Path) -> PathBuf {
 }
 
 /// A new file that this process holds the lock of, and that is still there under its name.
+///
+/// Another process may find the file before its lock is taken, and removes the file then. The owner waits until that
+/// process lets go and never removes the file: whoever holds the lock may be about to remove the name, and that name
+/// would be the next file's.
 fn held(path: &Path) -> std::io::Result<File> {
     loop {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        match sys::file::try_lock(&file, true) {
-            // A filesystem without locks: nobody can prove that the file is abandoned, so nobody removes it.
-            Err(_) => return Ok(file),
-            Ok(true) if is_at(&file, path) => return Ok(file),
-            // Another process found the file before it was locked, and is removing it.
-            Ok(_) => {}
-        }
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let locked = loop {
+            match sys::file::lock(&file) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                locked => break locked,
+            }
+        };
+        // On a filesystem without locks nobody can prove that the file is abandoned, so nobody removes it.
+        if locked.is_err() || is_at(&file, path) {
+            return Ok(file);
         }
     }
 }
@@ -209,26 +212,32 @@ mod tests {
         let path = directory.path().join("scratch");
         let end = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let remover = scope.spawn(|| {
+            scope.spawn(|| {
                 while !end.load(Ordering::Relaxed) {
                     if let Ok(file) = OpenOptions::new().write(true).open(&path)
                         && sys::file::try_lock(&file, true).unwrap()
                         && is_at(&file, &path)
                     {
-                        // The owner, which has not got the lock, may have removed it first.
-                        let removed = std::fs::remove_file(&path);
-                        assert!(removed.is_ok() || !is_at(&file, &path));
+                        std::fs::remove_file(&path).expect("only the holder of the lock removes the file");
                     }
                 }
             });
+            let _end = Ends(&end);
             for _ in 0..500 {
                 let file = held(&path).unwrap();
                 assert!(is_at(&file, &path), "a file that is held is there");
                 std::fs::remove_file(&path).unwrap();
             }
-            end.store(true, Ordering::Relaxed);
-            remover.join().unwrap();
         });
+    }
+
+    /// Raises the flag when it is dropped: a failed assertion must not leave the other thread running.
+    struct Ends<'a>(&'a AtomicBool);
+
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
     }
 
     #[test]
