@@ -68,9 +68,6 @@ impl Screen {
     /// # Errors
     /// The error of write(2).
     pub fn show(&self, text: &str) -> anyhow::Result<()> {
-        if !self.is_drawn() && text.is_empty() {
-            return Ok(());
-        }
         if !self.is_drawn() {
             // An empty line between two looks.
             let first = !self.shown.replace(true);

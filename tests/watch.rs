@@ -181,6 +181,16 @@ fn the_table_fits_and_names_what_is_away() {
     child.wait().unwrap();
 }
 
+/// Each line is an object: scripts read one after the other.
+#[test]
+fn json_is_a_line_for_each_interval() {
+    let place = directory();
+    let seen = stdout(&succeed(place.path(), &["watch", "/", "--json", "--interval", "20ms", "--for", "60ms"]));
+    let at: Vec<u64> =
+        seen.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["at_unix_ms"].as_u64().unwrap()).collect();
+    assert!(at.len() == 3 && at.is_sorted(), "{seen}");
+}
+
 #[test]
 fn wrong_arguments_are_refused_in_one_line() {
     let place = directory();

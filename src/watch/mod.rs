@@ -111,21 +111,22 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
         }
         Some(address) => serve(Arc::new(view), address, interval, end),
         None if matches.get_flag("json") => {
-            show(&view, interval, end, &Screen::plain(), |now| format!("{}\n", json::line(now)))
+            show(&view, interval, end, &Screen::plain(), |now| output::print(&format!("{}\n", json::line(now))))
         }
         None => {
             let screen = if matches.get_flag("once") { Screen::plain() } else { Screen::new()? };
-            show(&view, interval, end, &screen, |now| table::draw(now, screen.style()))
+            show(&view, interval, end, &screen, |now| screen.show(&table::draw(now, screen.style())))
         }
     }
 }
 
+/// Tells of each interval until the end, or until the user ends it on the screen.
 fn show(
     view: &View,
     interval: Duration,
     end: Option<Duration>,
     screen: &Screen,
-    draw: impl Fn(&Now) -> String,
+    tell: impl Fn(&Now) -> anyhow::Result<()>,
 ) -> anyhow::Result<Exit> {
     let begin = Instant::now();
     view.look();
@@ -138,7 +139,7 @@ fn show(
             return Ok(Exit::Ok);
         }
         view.look();
-        screen.show(&draw(&view.now()))?;
+        tell(&view.now())?;
         if end.is_some_and(|end| due >= end) {
             return Ok(Exit::Ok);
         }
@@ -157,7 +158,7 @@ fn serve(view: Arc<View>, address: &str, interval: Duration, end: Option<Duratio
     let http = Http::start(address, Box::new(page)).with_context(|| format!("--prometheus {address}"))?;
     output::print(&format!("Metrics: http://{}/metrics\n", http.address()))?;
     let screen = Screen::plain();
-    show(&view, interval, end, &screen, |_| String::new())
+    show(&view, interval, end, &screen, |_| Ok(()))
 }
 
 /// Monotonic nanoseconds since the start, and the wall clock beside them.
