@@ -31,13 +31,13 @@ fn command() -> Command {
         .about("Sweep the depth, or another option, and find the load line")
         .long_about(
             "Measures a file or a block device at many depths. In a directory, sweep makes a scratch file, and \
-             removes it at the end. It prints throughput and latency at each depth, the plateau, the load line (the \
-             smallest depth that reaches 97 % of the plateau) and the depth at which overload begins, with 95 % \
-             confidence intervals. With --axis it varies another job option: --axis rate_iops offers an open loop and \
-             finds the rate beyond which the queue grows without bound. With --objective it finds the highest \
-             throughput that keeps latencies within limits.",
+             removes it at the end. A job file in place of TARGET gives the workload. Sweep prints \
+             throughput and latency at each depth, the plateau, the load line (the smallest depth that reaches 97 % of \
+             the plateau) and the depth at which overload begins, with 95 % confidence intervals. With --axis it varies \
+             another job option: --axis rate_iops offers an open loop and finds the rate beyond which the queue grows \
+             without bound. With --objective it finds the highest throughput that keeps latencies within limits.",
         )
-        .override_usage("plimsoll sweep [ARGUMENTS] [TARGET] [--JOB-OPTION=VALUE]...")
+        .override_usage("plimsoll sweep [ARGUMENTS] [TARGET|JOBFILE] [--JOB-OPTION=VALUE]...")
         .after_help("Sweep takes the job options of `plimsoll run`. Defaults: --rw=randread --bs=4k.")
         .arg(Arg::new("depths").long("iodepth").value_name("FIRST..LAST|LIST").value_parser(Values::of_depths).help(
             "Depths to measure: a range, in which sweep searches the knee, or a list such as 1,8,32 [default: \
@@ -197,8 +197,11 @@ fn asked(matches: &ArgMatches, words: Vec<OsString>, rank: &Rank) -> anyhow::Res
         axes.push(Axis::speeds());
     }
     let (axis, across, depth) = placed(matches, axes)?;
+    let mut job = command_line::job_options(&rank.fill_in_words(words))?;
+    let left_out = load::sweep::take_in(&mut job)?;
     let request = Request {
-        job: command_line::job_options(&rank.fill_in_words(words))?,
+        job,
+        left_out,
         engines,
         allow_writes: matches.get_flag("allow-writes"),
         recorded: matches.get_many("workload").into_iter().flatten().cloned().collect(),
@@ -268,6 +271,10 @@ fn sweep(
 ) -> Result<SweepResult, load::Error> {
     let crew = sweepers.as_ref().map(|sweepers| sweepers.crew);
     let leads = crew.is_none_or(Crew::is_leader);
+    if leads && !request.left_out.is_empty() {
+        let what = request.left_out.join(", ");
+        output::warn(&[format!("the sweep decides these options of the job file itself: {what}")]);
+    }
     let form = Form::of(matches);
     let bar = RefCell::new(Bar::new(match crew {
         _ if form == Form::Nothing => Show::Never,

@@ -92,10 +92,36 @@ fn writes_to_what_was_there_before_need_permission() {
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 1 << 20);
 }
 
+/// fio's habit: the job file stands where the target would. The job's files are the targets, and all of them are read.
+#[test]
+fn a_job_file_gives_the_workload() {
+    let directory = directory();
+    for name in ["a", "b"] {
+        file(directory.path(), name, vec![7; 4 << 20]);
+    }
+    let text = "[global]\nbs=8k\niodepth=32\nruntime=60\n[load]\nfilename=a:b\nrw=randread\nioengine=psync\n";
+    file(directory.path(), "x.fio", text);
+    let output = succeed(directory.path(), &["sweep", "x.fio", "--iodepth=1,2,4", "--time=2s", "--bs=16k", "--json"]);
+    let said = stderr(&output);
+    assert!(said.contains("iodepth=32, runtime=60"), "{said}");
+    let result = json(&output);
+    assert_eq!(result["target"], "a, b");
+    let job = &result["curves"][0]["points"][0]["job"];
+    let facts = &job["facts"];
+    assert_eq!((&facts["engine"], &facts["target_bytes"]), (&"psync".into(), &(8 << 20).into()), "{facts}");
+    let read = &job["directions"]["read"];
+    assert_eq!(read["bytes"].as_u64().unwrap(), read["ops"].as_u64().unwrap() * 16384);
+
+    file(directory.path(), "y.fio", "[load]\nfilename=a\nrw=randwrite\n");
+    let line = refused(directory.path(), &["sweep", "y.fio"]);
+    assert!(line.contains("refused to write to a "), "{line}");
+}
+
 #[test]
 fn what_cannot_be_swept_is_one_line() {
     let directory = directory();
     file(directory.path(), "empty", "");
+    file(directory.path(), "two.fio", "[a]\nrw=read\n[b]\nrw=read\n");
     for (arguments, words) in [
         (&["sweep", "missing"][..], &["missing", "No such file"][..]),
         (&["sweep", "empty"], &["empty"]),
@@ -103,9 +129,11 @@ fn what_cannot_be_swept_is_one_line() {
         (&["sweep", "--engine=warp"], &["warp", "io_uring"]),
         (&["sweep", "--bs=4q"], &["4q"]),
         (&["sweep", "--no-such-option=1"], &["no-such-option"]),
+        (&["sweep", "empty", "--filename=other"], &["empty", "other"]),
+        (&["sweep", "two.fio"], &["two.fio", "a, b"]),
     ] {
         let line = refused(directory.path(), arguments);
         assert!(words.iter().all(|word| line.contains(word)), "{arguments:?}: {line}");
-        assert_eq!(names(directory.path()), ["empty"], "{arguments:?} left something behind");
+        assert_eq!(names(directory.path()), ["empty", "two.fio"], "{arguments:?} left something behind");
     }
 }

@@ -9,6 +9,7 @@
 
 mod axis;
 mod crew;
+mod job_file;
 mod precondition;
 mod recorded;
 mod scratch;
@@ -35,6 +36,7 @@ use crate::{Error, ErrorKind};
 
 pub use axis::{Axis, Role};
 pub use crew::{Crew, Order, Spot};
+pub use job_file::take_in;
 pub use precondition::{Rounds, Stage};
 use recorded::Recorded;
 pub use scratch::Doomed;

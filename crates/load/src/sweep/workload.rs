@@ -49,8 +49,11 @@ pub struct Workload {
 /// The request of the user.
 #[derive(Clone, Default)]
 pub struct Request {
-    /// Job options of one job; its only file is the target: a file, a directory, a block device. None: here.
+    /// Job options of one job; its only file is the target: a file, a directory, a block device. None: the files that
+    /// the options name, or else here. See [`take_in`](super::take_in) for a job file.
     pub job: Invocation,
+    /// Options of the job file that have no effect, as written.
+    pub left_out: Vec<String>,
     /// Engines; empty: the best one there is.
     pub engines: Vec<String>,
     /// True if an existing file or a device may be written to.
@@ -81,7 +84,16 @@ impl Workload {
             engine_replaced: None,
         };
         let job = workload.job()?;
-        let target = request.job.files.first().cloned().or_else(|| job.files.names.first().map(PathBuf::from));
+        let named: Vec<PathBuf> = job.files.names.iter().map(PathBuf::from).collect();
+        let targets = match (&request.job.files[..], &named[..]) {
+            ([], _) => named,
+            ([target, ..], []) => vec![target.clone()],
+            ([target, ..], [named, ..]) => {
+                let what = format!("both TARGET {} and filename={}", target.display(), named.display());
+                return Err(Error::usage(what, "", "give the file to sweep once"));
+            }
+        };
+        let target = targets.first().cloned();
         if workload.engines.is_empty() {
             let in_volume = target.as_ref().is_some_and(|target| gfapi::Address::is_url(&target.to_string_lossy()));
             let best = if in_volume { ("gfapi", None) } else { chosen_engine() };
@@ -122,21 +134,28 @@ impl Workload {
             return Ok(workload);
         }
         if engines.iter().all(|engine| engine.opens_files || engine.diskless) {
-            workload.name = target.as_ref().map_or_else(|| "no storage".into(), |target| target.display().to_string());
-            if let Some(target) = target.filter(|_| engines.iter().any(|engine| engine.opens_files)) {
-                workload.settings.push(filename(&target));
+            let names: Vec<String> = targets.iter().map(place).collect();
+            workload.name = if names.is_empty() { "no storage".into() } else { names.join(", ") };
+            if !targets.is_empty() && engines.iter().any(|engine| engine.opens_files) {
+                workload.settings.push(filename(&targets));
             }
             if !given("size") && engines.iter().all(|engine| engine.diskless) {
                 workload.settings.push(setting("size", "1g"));
             }
             return Ok(workload);
         }
-        let path = match target {
+        let paths = match target {
             Some(target) if !target.is_dir() => {
                 let writes = job.rw.directions.write || job.rw.directions.trim || effort.precondition.is_some();
-                check_target(&target, writes, request.allow_writes)?;
-                workload.name = target.display().to_string();
-                target
+                for target in &targets {
+                    check_target(target, writes, request.allow_writes)?;
+                }
+                if effort.precondition.is_some() && targets.len() > 1 {
+                    let hint = "precondition and sweep one after the other";
+                    return Err(Error::usage("--precondition takes one TARGET, not also", place(&targets[1]), hint));
+                }
+                workload.name = targets.iter().map(place).collect::<Vec<_>>().join(", ");
+                targets
             }
             directory => {
                 let directory = directory
@@ -150,13 +169,13 @@ impl Workload {
                 workload.name = format!("a scratch file in {}", directory.display());
                 let path = scratch.path().to_path_buf();
                 workload.scratch = Some((scratch, bytes));
-                path
+                vec![path]
             }
         };
         workload.settings.retain(|setting| setting.option.name != "directory");
-        workload.settings.push(filename(&path));
+        workload.settings.push(filename(&paths));
         if !given("direct") && !given("buffered") {
-            workload.direct_refused = !scratch::takes_direct(&path);
+            workload.direct_refused = !paths.iter().all(|path| scratch::takes_direct(path));
             workload.settings.push(setting("direct", if workload.direct_refused { "0" } else { "1" }));
         }
         Ok(workload)
@@ -208,7 +227,7 @@ impl Workload {
         let Some((scratch, bytes)) = &self.scratch else { return Ok(None) };
         let direct = if scratch::takes_direct(scratch.path()) { "1" } else { "0" };
         let settings = [
-            filename(scratch.path()),
+            filename(&[scratch.path().to_path_buf()]),
             setting("size", &bytes.to_string()),
             setting("rw", "write"),
             setting("bs", &bytes.min(&(1 << 20)).to_string()),
@@ -511,9 +530,14 @@ fn settings_rw(plan: &Plan) -> String {
     options.iter().rev().find(|(name, _)| name == "rw").map_or_else(|| "read".into(), |(_, value)| value.clone())
 }
 
-/// `filename=`, its colons escaped.
-fn filename(path: &Path) -> Setting {
-    setting("filename", &path.display().to_string().replace(':', "\\:"))
+/// `filename=` of all paths, their colons escaped.
+fn filename(paths: &[PathBuf]) -> Setting {
+    setting("filename", &paths.iter().map(|path| place(path).replace(':', "\\:")).collect::<Vec<_>>().join(":"))
+}
+
+/// The path as errors and results name it.
+fn place(path: &PathBuf) -> String {
+    path.display().to_string()
 }
 
 /// The best engine that works here.
