@@ -134,7 +134,7 @@ impl Workload {
             return Ok(workload);
         }
         if engines.iter().all(|engine| engine.opens_files || engine.diskless) {
-            let names: Vec<String> = targets.iter().map(place).collect();
+            let names: Vec<String> = targets.iter().map(|target| place(target)).collect();
             workload.name = if names.is_empty() { "no storage".into() } else { names.join(", ") };
             if !targets.is_empty() && engines.iter().any(|engine| engine.opens_files) {
                 workload.settings.push(filename(&targets));
@@ -154,7 +154,7 @@ impl Workload {
                     let hint = "precondition and sweep one after the other";
                     return Err(Error::usage("--precondition takes one TARGET, not also", place(&targets[1]), hint));
                 }
-                workload.name = targets.iter().map(place).collect::<Vec<_>>().join(", ");
+                workload.name = targets.iter().map(|target| place(target)).collect::<Vec<_>>().join(", ");
                 targets
             }
             directory => {
@@ -536,7 +536,7 @@ fn filename(paths: &[PathBuf]) -> Setting {
 }
 
 /// The path as errors and results name it.
-fn place(path: &PathBuf) -> String {
+fn place(path: &Path) -> String {
     path.display().to_string()
 }
 
