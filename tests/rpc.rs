@@ -125,7 +125,10 @@ fn errors_say_what_is_wrong_under_spdks_codes() {
             "sock_impl takes one of posix, uring, not \"ssl\"",
         ),
         (&["bdev_get_bdevs", "name=M", "timeout=1"], "No such device: M; there are N (code -19)"),
-        (&["log_set_flag", "flag=nvmf"], "Method not found: log_set_flag: there are no log flags"),
+        (
+            &["log_enable_timestamps", "enabled=true"],
+            "Method not found: log_enable_timestamps: lines on standard error",
+        ),
         (&["log_set_level", "level=DEBUG"], "level must be \"WARNING\""),
         (&["trace_get_info"], "Method not found: trace_get_info: there are no trace points"),
         (&["bdev_get_iostat", "names=[\"M\"]"], "No such device: M"),

@@ -301,3 +301,23 @@ fn the_sequence_of_the_documentation_runs_as_it_is_printed() {
     assert_eq!(namespaces[2]["bdev_name"], "Slow", "{namespaces}");
     served.end();
 }
+
+/// SPDK's interrupt.sh looks for the threads of reactors by the numbers of their processors, and whether they sleep.
+#[test]
+fn the_thread_of_a_reactor_is_named_for_its_processor() {
+    let status = std::fs::read_to_string("/proc/self/status").expect("this process");
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a list").trim();
+    let last = list.rsplit([',', '-']).next().expect("a processor");
+    let place = directory();
+    let served = Served::start(place.path(), &["--null", "1g", "--cores", last]);
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", served.pid())).expect("its threads");
+    let names: Vec<String> = tasks
+        .map(|task| std::fs::read_to_string(task.expect("a thread").path().join("comm")).unwrap_or_default())
+        .collect();
+    assert!(names.contains(&format!("reactor_{last}\n")), "{names:?}");
+    let reactors = served.rpc(&["framework_get_reactors"])["reactors"].clone();
+    assert_eq!(reactors[0]["lcore"].to_string(), last);
+    let mask = reactors[0]["lw_threads"][0]["cpumask"].as_str().expect("a mask").to_string();
+    assert_eq!(u128::from_str_radix(&mask, 16), Ok(1 << last.parse::<u32>().expect("a number")));
+    served.end();
+}

@@ -6,7 +6,7 @@ mod raw;
 use std::net::SocketAddr;
 
 use nvmf::control::{Control, Settings, jsonrpc};
-use nvmf::spec::opcode::io;
+use nvmf::spec::opcode::{admin as admin_opcode, io};
 use nvmf::spec::{Command, Identify, IdentifyNamespace, Range, Sgl, Status, cns};
 use nvmf::target::{DISCOVERY_NQN, Options};
 use raw::{HOST, Host};
@@ -23,7 +23,11 @@ struct Script {
 
 impl Script {
     fn new(wait_for_init: bool) -> Script {
-        let options = Options { reactors: 4, publish: false, ..Options::default() };
+        Script::on(4, wait_for_init)
+    }
+
+    fn on(reactors: usize, wait_for_init: bool) -> Script {
+        let options = Options { reactors, publish: false, ..Options::default() };
         let settings = Settings { options, pacing_is_fixed: false, allow_in_use: false, wait_for_init };
         let control = Control::start(settings, Box::new(|_| {})).expect("a target");
         let taken = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
@@ -336,6 +340,152 @@ fn aer_sh_and_identify_sh_and_nsid_sh() {
     script.rpc("bdev_malloc_delete", json!({ "name": "Malloc0" }));
     script.rpc("bdev_malloc_delete", json!({ "name": "Malloc1" }));
     assert!(active(&mut admin).is_empty());
+    script.rpc("nvmf_delete_subsystem", json!({ "nqn": NQN }));
+}
+
+/// nvme_cli.sh and discovery_remove_ifc.sh: the first controller has the first number of the range.
+#[test]
+fn nvme_cli_sh_and_discovery_remove_ifc_sh() {
+    let script = Script::with_transport();
+    assert_eq!(script.rpc("log_set_flag", json!({ "flag": "bdev_null" })), true);
+    script.malloc("Malloc0");
+    let create = json!({
+        "nqn": NQN, "serial_number": SERIAL, "allow_any_host": true, "model_number": "SPDK_Controller1",
+        "min_cntlid": 291
+    });
+    script.rpc("nvmf_create_subsystem", create);
+    script.add_ns(NQN, "Malloc0");
+    let address = script.listener("add", NQN, 0);
+    script.listener("add", "discovery", 0);
+    script.listener("add", DISCOVERY_NQN, 1);
+    let mut admin = Host::admin(address);
+    assert_eq!(admin.cntlid, 0x123);
+    let page = admin.fetch(Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 }.command(0)).unwrap();
+    assert_eq!(&page[24..64], format!("{:40}", "SPDK_Controller1").as_bytes());
+    assert_eq!(page[78..80], 0x123u16.to_le_bytes());
+    let other = "nqn.2016-06.io.spdk:cnode0";
+    script.rpc(
+        "nvmf_create_subsystem",
+        json!({ "nqn": other, "allow_any_host": true, "min_cntlid": 1, "max_cntlid": 100 }),
+    );
+    script.listener("add", other, 0);
+    let mut first = Host::open(address, false, false);
+    let done = first.connect(0, 32, raw::dynamic(), other, HOST);
+    assert!(done.status.is_ok() && done.result as u16 == 1, "{}", done.result as u16);
+}
+
+/// create_transport.sh, discovery.sh, connect_stress.sh and shutdown.sh: namespaces come and go under a host that only
+/// connects, ten subsystems share a port, hosts with commands in progress are killed, and at the end nothing is left.
+#[test]
+fn connect_stress_sh_and_shutdown_sh_and_create_transport_sh() {
+    let script = Script::with_transport();
+    let nqn = |number: usize| format!("nqn.2016-06.io.spdk:cnode{number}");
+    for number in 1..=10 {
+        script.malloc(&format!("Malloc{number}"));
+        let create = json!({ "nqn": nqn(number), "serial_number": format!("SPDK{number}"), "allow_any_host": true });
+        script.rpc("nvmf_create_subsystem", create);
+        script.add_ns(&nqn(number), &format!("Malloc{number}"));
+        script.listener("add", &nqn(number), 0);
+    }
+    let address = SocketAddr::from(([127, 0, 0, 1], script.ports[0]));
+    script.rpc("bdev_null_create", json!({ "name": "NULL1", "num_blocks": 1000 << 11, "block_size": 512 }));
+    for _ in 0..20 {
+        let namespace = json!({ "nqn": NQN, "namespace": { "bdev_name": "NULL1" } });
+        assert_eq!(script.rpc("nvmf_subsystem_add_ns", namespace), 2);
+        assert_eq!(active(&mut Host::admin(address)), [1, 2]);
+        script.rpc("nvmf_subsystem_remove_ns", json!({ "nqn": NQN, "nsid": 2 }));
+    }
+    for number in 1..=10 {
+        let admin = Host::admin_of(address, &nqn(number), HOST, false);
+        let mut queue = Host::open(address, false, false);
+        assert!(queue.connect(1, 128, admin.cntlid, &nqn(number), HOST).status.is_ok());
+        for lba in 0..64 {
+            queue.send_command(Host::read_command(1, 128 * lba, 128), &[]);
+        }
+        // Killed: a socket with unread data goes by a reset.
+        drop((admin, queue));
+    }
+    raw::until(|| script.count("current_io_qpairs") == 0 && script.count("current_admin_qpairs") == 0);
+    assert_eq!(script.count("pending_bdev_io"), 0);
+    assert_eq!(active(&mut Host::admin(address)), [1]);
+    for number in 1..=10 {
+        script.rpc("nvmf_delete_subsystem", json!({ "nqn": nqn(number) }));
+        script.rpc("bdev_malloc_delete", json!({ "name": format!("Malloc{number}") }));
+    }
+    script.rpc("bdev_null_delete", json!({ "name": "NULL1" }));
+    assert_eq!(script.rpc("bdev_get_bdevs", json!({})), json!([]));
+}
+
+/// wait_for_buf.sh counts the reads that had to wait for buffers; perf_adq.sh and interrupt.sh ask for sockets, masks
+/// and polling.
+#[test]
+fn wait_for_buf_sh_and_perf_adq_sh_and_interrupt_sh() {
+    let script = Script::on(2, false);
+    assert_eq!(script.rpc("iobuf_get_stats", json!({})), json!([]));
+    assert_eq!(script.rpc("sock_get_default_impl", json!({})), json!({ "impl_name": "posix" }));
+    let options = json!({ "impl_name": "posix", "enable_placement_id": 0, "enable_zerocopy_send_server": true });
+    script.rpc("sock_impl_set_options", options);
+    let buffers = json!({ "trtype": "tcp", "io_unit_size": 8192, "num_shared_buffers": 48, "buf_cache_size": 24 });
+    script.rpc("nvmf_create_transport", buffers);
+    script.malloc("Malloc0");
+    script.subsystem(NQN);
+    script.add_ns(NQN, "Malloc0");
+    let address = script.listener("add", NQN, 0);
+    let admin = Host::admin(address);
+    let mut queue = io_queue(&admin, address, HOST);
+    // The tool splits its reads of 128 KiB by the largest transfer that the target names.
+    let blocks = admin_page(&script) / 512;
+    let stats = || script.rpc("iobuf_get_stats", json!({}))[0].clone();
+    assert_eq!(stats()["small_pool"]["main"], 0);
+    for lba in 0..16 {
+        queue.send_command(Host::read_command(1, 256 * lba, blocks), &[]);
+    }
+    let mut done = 0;
+    while done < 16 {
+        match queue.unit().expect("data or a response").pdu {
+            nvmf::pdu::Pdu::C2hData(header) => done += u32::from(header.success),
+            nvmf::pdu::Pdu::CapsuleResp(completion) => {
+                assert_eq!(completion.status, Status::SUCCESS);
+                done += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let now = stats();
+    assert_eq!((&now["module"], &now["small_pool"]["main"]), (&json!("nvmf_TCP"), &json!(16)));
+    assert!(now["small_pool"]["retry"].as_u64() > Some(0) && now["large_pool"]["main"] == 0, "{now}");
+    let threads = script.rpc("thread_get_stats", json!({}));
+    let masks: Vec<&str> =
+        threads["threads"].as_array().unwrap().iter().filter_map(|it| it["cpumask"].as_str()).collect();
+    assert_eq!(masks, ["1", "2"]);
+    script.refused("bdev_kvmalloc_create", json!({ "name": "KVMalloc0" }), "there are no devices of keys and values");
+}
+
+/// abort.sh: an Abort reaches a read that a device delays by a second.
+#[test]
+fn abort_sh() {
+    let script = Script::with_transport();
+    script.malloc("Malloc0");
+    let late = 600_000_000; // so late that an Abort which does not reach the device fails the test by its deadline
+    let delay = json!({
+        "base_bdev_name": "Malloc0", "name": "Delay0", "avg_read_latency": late, "p99_read_latency": late,
+        "avg_write_latency": late, "p99_write_latency": late
+    });
+    script.rpc("bdev_delay_create", delay);
+    script.subsystem(NQN);
+    script.add_ns(NQN, "Delay0");
+    let address = script.listener("add", NQN, 0);
+    let mut admin = Host::admin(address);
+    let mut queue = io_queue(&admin, address, HOST);
+    let cids: Vec<u16> = (0..4).map(|lba| queue.send_command(Host::read_command(1, lba, 1), &[])).collect();
+    raw::until(|| queue_depth(&script, "Delay0") == 4);
+    for cid in cids {
+        let abort = Command { cdw10: 1 | u32::from(cid) << 16, ..Command::new(admin_opcode::ABORT, 0) };
+        let done = admin.command(abort, &[]);
+        assert!(done.status.is_ok() && done.result & 1 == 0, "the command was aborted");
+        let aborted = queue.response();
+        assert_eq!((aborted.cid, aborted.status), (cid, Status::ABORTED_BY_REQUEST));
+    }
     script.rpc("nvmf_delete_subsystem", json!({ "nqn": NQN }));
 }
 

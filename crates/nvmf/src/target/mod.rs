@@ -331,7 +331,9 @@ impl Target {
                     }
                 }
             };
-            let thread = std::thread::Builder::new().name(format!("reactor_{index}")).spawn(body);
+            // SPDK's scripts look for the thread by the number of its processor.
+            let name = format!("reactor_{}", target.processor(index));
+            let thread = std::thread::Builder::new().name(name).spawn(body);
             let outcome = match thread {
                 Ok(thread) => {
                     target.threads().push(thread);
@@ -345,6 +347,11 @@ impl Target {
             }
         }
         Ok(target)
+    }
+
+    /// The processor of a reactor by number; the number itself for a reactor that may run on any.
+    pub(crate) fn processor(&self, reactor: usize) -> u32 {
+        self.options().cpus.get(reactor).map_or(reactor as u32, |cpu| *cpu)
     }
 
     fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {

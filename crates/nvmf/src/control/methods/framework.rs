@@ -181,6 +181,14 @@ pub static METHODS: &[Method] = &[
             "the kernel's sockets in both cases; listeners ask for TLS by secure_channel",
         )],
     ),
+    Method {
+        name: "sock_get_default_impl",
+        about: "Tell the sockets of connections: the kernel's, whichever name sock_set_default_impl has given",
+        params: &[],
+        result: "impl_name, always posix",
+        when: When::Always,
+        run: Run::Do(|_, _| Ok(json!({ "impl_name": "posix" }))),
+    },
 ];
 
 fn get_methods(state: &mut State, params: &Params) -> Outcome {
@@ -230,14 +238,26 @@ fn get_reactors(state: &mut State, _: &Params) -> Outcome {
         .enumerate()
         .map(|(number, reactor)| {
             json!({
-                "lcore": state.target.options().cpus.get(number).map_or(number as u64, |cpu| u64::from(*cpu)),
+                "lcore": state.target.processor(number),
                 "busy": reactor.busy_ns,
                 "idle": stats.uptime_ns.saturating_sub(reactor.busy_ns),
-                "lw_threads": [{ "name": reactor.name, "id": number + 1 }]
+                "in_interrupt": true,
+                "lw_threads": [{
+                    "name": reactor.name,
+                    "id": number + 1,
+                    "cpumask": mask(state.target.processor(number)),
+                    "elapsed": stats.uptime_ns
+                }]
             })
         })
         .collect();
-    Ok(json!({ "tick_rate": 1_000_000_000u64, "reactors": reactors }))
+    Ok(json!({ "tick_rate": 1_000_000_000u64, "pid": std::process::id(), "reactors": reactors }))
+}
+
+/// A set of one processor as SPDK writes it: hexadecimal, without a prefix.
+fn mask(processor: u32) -> String {
+    let digit = format!("{:x}", 1 << (processor % 4));
+    digit + &"0".repeat(processor as usize / 4)
 }
 
 fn get_threads(state: &mut State, _: &Params) -> Outcome {
@@ -250,8 +270,13 @@ fn get_threads(state: &mut State, _: &Params) -> Outcome {
             json!({
                 "name": reactor.name,
                 "id": number + 1,
+                "cpumask": mask(state.target.processor(number)),
                 "busy": reactor.busy_ns,
-                "idle": stats.uptime_ns.saturating_sub(reactor.busy_ns)
+                "idle": stats.uptime_ns.saturating_sub(reactor.busy_ns),
+                "in_interrupt": true,
+                "active_pollers_count": 1,
+                "timed_pollers_count": 0,
+                "paused_pollers_count": 0
             })
         })
         .collect();
@@ -280,4 +305,13 @@ fn kill_instance(state: &mut State, params: &Params) -> Outcome {
     let now = params.text("sig_name").ends_with("KILL");
     (state.on_end)(if now { Ending::Now } else { Ending::Drain });
     Ok(Value::Bool(true))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn masks_of_processors() {
+        let masks: Vec<String> = [0, 1, 3, 4, 9, 64].map(super::mask).into();
+        assert_eq!(masks, ["1", "2", "8", "10", "200", "10000000000000000"]);
+    }
 }

@@ -33,7 +33,17 @@ pub static METHODS: &[Method] = &[
         "tick_rate (1/s), poll_groups",
         get_stats,
     ),
+    method(
+        "iobuf_get_stats",
+        "Show how many reads and writes got their buffers at once, and how many had to wait",
+        &[],
+        "an array with the module nvmf_TCP: main counts the I/O that took buffers, retry the I/O that waited first",
+        get_buffer_stats,
+    ),
 ];
+
+/// The size up to which SPDK takes buffers from the pool of small ones.
+const SMALL_BUFFER_BYTES: u64 = 8192;
 
 fn get_controllers(state: &mut State, params: &Params) -> Outcome {
     let subsystem = subsystem(state, params.text("nqn"))?;
@@ -79,11 +89,30 @@ fn get_qpairs(state: &mut State, params: &Params) -> Outcome {
 
 fn get_stats(state: &mut State, _: &Params) -> Outcome {
     let stats = state.target.stats();
-    let made = state.made.iter().find(|step| step.method == "nvmf_create_transport");
-    let unit = made.and_then(|step| step.params.as_ref()?.get("io_unit_size")?.as_u64()).filter(|unit| *unit > 0);
-    let unit = made.map(|_| unit.unwrap_or(BUFFER_BYTES));
+    let unit = buffer_bytes(state);
     let groups: Vec<Value> = stats.reactors.iter().map(|reactor| poll_group(&stats, reactor, unit)).collect();
     Ok(json!({ "tick_rate": 1_000_000_000u64, "ticks": stats.at_ns, "poll_groups": groups }))
+}
+
+/// The size of the transport's buffers; `None` before there is a transport.
+fn buffer_bytes(state: &State) -> Option<u64> {
+    let made = state.made.iter().find(|step| step.method == "nvmf_create_transport")?;
+    let given = made.params.as_ref().and_then(|params| params.get("io_unit_size")?.as_u64());
+    Some(given.filter(|unit| *unit > 0).unwrap_or(BUFFER_BYTES))
+}
+
+/// There are no pools: the pacer bounds the data in flight, and the pool is the one that SPDK would take buffers from.
+fn get_buffer_stats(state: &mut State, _: &Params) -> Outcome {
+    let Some(unit) = buffer_bytes(state) else { return Ok(json!([])) };
+    let pacers: Vec<PacerStats> = state.target.stats().reactors.into_iter().map(|reactor| reactor.pacer).collect();
+    let used = json!({
+        "cache": 0,
+        "main": pacers.iter().map(|pacer| pacer.admitted).sum::<u64>(),
+        "retry": pacers.iter().map(|pacer| pacer.held).sum::<u64>()
+    });
+    let unused = json!({ "cache": 0, "main": 0, "retry": 0 });
+    let (small, large) = if unit <= SMALL_BUFFER_BYTES { (used, unused) } else { (unused, used) };
+    Ok(json!([{ "module": "nvmf_TCP", "small_pool": small, "large_pool": large }]))
 }
 
 /// `unit_bytes` is the size of the transport's buffers; `None` before there is a transport.
