@@ -4,7 +4,8 @@ mod raw;
 
 use nvmf::control::{Control, Settings};
 use nvmf::device::DeviceKind;
-use nvmf::spec::{Identify, IdentifyController, cns};
+use nvmf::spec::opcode::admin;
+use nvmf::spec::{Command, Identify, IdentifyController, cns, feature};
 use nvmf::target::{ErrorKind, Limits, Options};
 use raw::{Host, NQN, Served};
 use serde_json::{Value, json};
@@ -47,6 +48,59 @@ fn options_change_when_nobody_listens_and_nobody_is_connected() {
         let budgets: u64 = target.stats().reactors.iter().map(|reactor| reactor.pacer.budget_bytes).sum();
         assert!((8 << 20) - budgets < reactors as u64, "{budgets} bytes in all");
     }
+}
+
+/// As blktests' nvme/048: a host that is connected keeps the number of queues that it was granted, and a host that
+/// comes later, or again, gets the new number.
+#[test]
+fn the_number_of_queues_changes_for_hosts_that_come_later() {
+    let options = Options { publish: false, ..Options::default() };
+    let settings = Settings { options, pacing_is_fixed: false, allow_in_use: false, wait_for_init: false };
+    let control = Control::start(settings, Box::new(|_| {})).expect("a target");
+    let call = |method: &str, params: Value| control.call(method, Some(&params));
+    let set = |queues: u64| call("nvmf_set_max_io_qpairs", json!({ "max_io_qpairs_per_ctrlr": queues }));
+    assert_eq!(set(2).expect_err("no transport").code, -19);
+    call("nvmf_create_transport", json!({ "trtype": "TCP", "max_qpairs_per_ctrlr": 5 })).expect("a transport");
+    call("nvmf_create_subsystem", json!({ "nqn": NQN, "allow_any_host": true })).expect("a subsystem");
+    let listen = json!({ "nqn": NQN, "listen_address": { "traddr": "127.0.0.1", "trsvcid": "0" } });
+    call("nvmf_subsystem_add_listener", listen).expect("a listener");
+    let address = control.target().subsystems()[0].listeners[0];
+    let granted = |admin: &mut Host| {
+        let ask = Command {
+            cdw10: feature::NUMBER_OF_QUEUES.into(),
+            cdw11: 0x003f_003f,
+            ..Command::new(admin::SET_FEATURES, 0)
+        };
+        let done = admin.command(ask, &[]);
+        assert!(done.status.is_ok(), "{}", done.status);
+        let current = Command { cdw10: feature::NUMBER_OF_QUEUES.into(), ..Command::new(admin::GET_FEATURES, 0) };
+        assert_eq!(admin.command(current, &[]).result, done.result);
+        feature::queues(done.result as u32)
+    };
+    let opens = |admin: &Host, qid: u16| {
+        let mut queue = Host::open(address, false, false);
+        queue.connect(qid, 16, admin.cntlid, NQN, raw::HOST).status.is_ok().then_some(queue)
+    };
+    let mut early = Host::admin(address);
+    assert_eq!(granted(&mut early), 4);
+    assert_eq!(set(1).expect("set"), true);
+    assert!(opens(&early, 4).is_some() && opens(&early, 5).is_none(), "what was granted stays");
+    let mut later = Host::admin(address);
+    assert_eq!(granted(&mut later), 1);
+    assert!(opens(&later, 1).is_some() && opens(&later, 2).is_none());
+    set(2).expect("set");
+    let mut again = Host::admin(address);
+    assert_eq!(granted(&mut again), 2);
+    assert!(opens(&again, 2).is_some() && opens(&again, 3).is_none());
+    for wrong in [0, 65] {
+        assert!(set(wrong).expect_err("refused").message.contains("give 1 to 64"));
+    }
+    let transports = call("nvmf_get_transports", json!({})).expect("transports");
+    assert_eq!(transports[0]["max_io_qpairs_per_ctrlr"], 2);
+    let saved = call("framework_get_config", json!({ "name": "nvmf" })).expect("calls");
+    let made = saved.as_array().unwrap().iter().find(|step| step["method"] == "nvmf_create_transport").unwrap();
+    assert_eq!(made["params"], json!({ "trtype": "TCP", "max_io_qpairs_per_ctrlr": 2 }));
+    control.target().shutdown(std::time::Duration::ZERO);
 }
 
 /// Everything that stands before the transport stands after it, on the same target.

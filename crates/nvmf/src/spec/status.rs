@@ -47,6 +47,12 @@ impl Status {
         Status(self.0 | Status::DNR)
     }
 
+    /// The status without Do Not Retry: the command may succeed at another time.
+    #[must_use]
+    pub const fn may_retry(self) -> Status {
+        Status(self.0 & !Status::DNR)
+    }
+
     /// True if repeating the command is in vain.
     pub const fn is_do_not_retry(self) -> bool {
         self.0 & Status::DNR != 0

@@ -196,7 +196,7 @@ fn get_features(
             Ok(Answer::Result(set.unwrap_or(default_threshold(threshold)).into()))
         }
         feature::VOLATILE_WRITE_CACHE => value(1),
-        feature::NUMBER_OF_QUEUES => value(feature::queues_value(core.configuration.options.limits.queues)),
+        feature::NUMBER_OF_QUEUES => value(feature::queues_value(controller.most_queues)),
         feature::KEEP_ALIVE_TIMER => Ok(Answer::Result(controller.keep_alive_ms.load(Ordering::Relaxed).into())),
         feature::TIMESTAMP => {
             let (set, since_ns) = if is_default { (None, core.now_ns) } else { state.timestamp };
@@ -298,7 +298,7 @@ fn set_features(
             if !state.queues.is_empty() {
                 return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
             }
-            let granted = feature::queues_value(asked.min(core.configuration.options.limits.queues));
+            let granted = feature::queues_value(asked.min(controller.most_queues));
             state.features.insert(id, granted);
             Ok(Answer::Result(granted.into()))
         }

@@ -221,6 +221,8 @@ pub enum SecureChannel {
 #[derive(Clone, Default)]
 pub(super) struct Configuration {
     pub options: Arc<Options>,
+    /// The I/O queues of controllers that begin from now on: `options.limits.queues`, or what was set later.
+    pub queues: u16,
     pub devices: Vec<Arc<DeviceEntry>>,
     pub subsystems: Vec<Subsystem>,
     /// The addresses on which the discovery service is reachable beside the addresses of subsystems.
@@ -265,7 +267,7 @@ impl Configuration {
 
     /// The configuration of a target that has been started with these options and has nothing else.
     pub fn of(options: Arc<Options>) -> Configuration {
-        Configuration { options, ..Configuration::default() }
+        Configuration { queues: options.limits.queues, options, ..Configuration::default() }
     }
 
     /// Exchanges the options of the target, before anybody can be connected: queues, their sizes and their commands are
@@ -283,8 +285,14 @@ impl Configuration {
         {
             return Err(hidden_reservations(&namespace.spec));
         }
+        self.queues = options.limits.queues;
         self.options = Arc::new(options);
         Ok(())
+    }
+
+    /// Sets the I/O queues that controllers get which begin later.
+    pub fn set_queues(&mut self, queues: u16) {
+        self.queues = queues;
     }
 
     pub fn device(&self, name: &str) -> Result<&Arc<DeviceEntry>, Error> {

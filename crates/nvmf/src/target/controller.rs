@@ -40,6 +40,9 @@ pub(super) struct Controller {
     pub peer: Option<SocketAddr>,
     /// The listener of the admin queue.
     pub listener: SocketAddr,
+    /// The I/O queues that the target grants at most: the limit at the time when the host connected, so that a later
+    /// limit counts from its next reset on, and never between a grant and its queues.
+    pub most_queues: u16,
     /// True while CC.EN is set and the controller is not shut down: the target takes I/O commands.
     pub enabled: AtomicBool,
     /// The keep-alive timeout in milliseconds; 0 for none.
@@ -243,6 +246,7 @@ pub(super) struct NewController {
     pub host_id: [u8; 16],
     pub peer: Option<SocketAddr>,
     pub listener: SocketAddr,
+    pub most_queues: u16,
     pub keep_alive_ms: u32,
     pub admin: Token,
     pub awaits_proof: bool,
@@ -329,6 +333,7 @@ impl Controllers {
             host_id: new.host_id,
             peer: new.peer,
             listener: new.listener,
+            most_queues: new.most_queues,
             enabled: AtomicBool::new(false),
             keep_alive_ms: AtomicU32::new(new.keep_alive_ms),
             busy: AtomicU32::new(0),
@@ -381,6 +386,7 @@ mod tests {
             host_id: [1; 16],
             peer: None,
             listener: SocketAddr::from(([127, 0, 0, 1], 4420)),
+            most_queues: 64,
             keep_alive_ms: 0,
             admin: Token { reactor: 0, index: 0, generation: 0 },
             awaits_proof: false,

@@ -33,6 +33,13 @@ pub(super) fn before_connect(conn: &mut Connection, core: &mut Core, command: &C
     }
 }
 
+/// Takes Do Not Retry from a refusal of Connect that may not be one later: subsystems and lists of hosts come after
+/// their listener when a target is set up again, and controllers end. On Do Not Retry Linux (6.10 and later) gives a
+/// controller up for good, with the file systems on it, in the moment in which a target restarts.
+fn for_now((status, result): Refusal) -> Refusal {
+    (status.may_retry(), result)
+}
+
 /// Carries out a Connect. Returns the result of a Connect that succeeds: the connection is a queue then.
 ///
 /// # Errors
@@ -83,17 +90,14 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
         let configuration = Arc::clone(&core.configuration);
         let subsystem = configuration.subsystems.iter().find(|subsystem| subsystem.nqn == subsystem_nqn);
         let here = subsystem.filter(|subsystem| subsystem.listeners.contains(&conn.listener));
-        let subsystem = here.ok_or_else(|| Connect::invalid(true, Connect::AT_SUBNQN))?;
+        let subsystem = here.ok_or_else(|| for_now(Connect::invalid(true, Connect::AT_SUBNQN)))?;
         if !subsystem.admits(&host_nqn) {
-            return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));
+            return Err((Status::CONNECT_INVALID_HOST, 0));
         }
         is_listed = subsystem.hosts.contains(&host_nqn);
         (Service::Subsystem(subsystem.uid), subsystem.spec.controller_ids)
     };
     if service == Service::Discovery && asked.qid != 0 {
-        return Err(Connect::invalid(false, Connect::AT_QID));
-    }
-    if asked.qid > limits.queues {
         return Err(Connect::invalid(false, Connect::AT_QID));
     }
     let shared = Arc::clone(&core.shared);
@@ -122,6 +126,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
             host_id: data.hostid,
             peer: conn.peer,
             listener: conn.listener,
+            most_queues: core.configuration.queues,
             keep_alive_ms: core.configuration.options.keep_alive_ms(asked.kato_ms),
             admin: conn.token,
             awaits_proof: exchange.is_some(),
@@ -139,7 +144,8 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
             if counts_as_host {
                 controllers.host_disconnects(tenant, is_listed);
             }
-            return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));
+            // Its other controller may be one whose connection is lost, and which the keep-alive timeout ends soon.
+            return Err((Status::CONNECT_INVALID_HOST, 0));
         }
         let created = if is_dynamic { controllers.create(new) } else { None };
         let created = created.map(|(controller, evicted)| {
@@ -155,10 +161,11 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
         })
     } else {
         match controllers.get(service, data.cntlid) {
-            None => Err(Connect::invalid(true, Connect::AT_CNTLID)),
+            None => Err(for_now(Connect::invalid(true, Connect::AT_CNTLID))),
             Some(of_host) if of_host.host_nqn != host_nqn || of_host.host_id != data.hostid => {
-                Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0))
+                Err((Status::CONNECT_INVALID_HOST, 0))
             }
+            Some(small) if asked.qid > small.most_queues => Err(Connect::invalid(false, Connect::AT_QID)),
             Some(disabled) if !disabled.enabled.load(Ordering::Acquire) => {
                 Err((Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0))
             }

@@ -239,6 +239,13 @@ impl Shared {
     }
 }
 
+fn check_queues(queues: u16) -> Result<(), Error> {
+    match queues {
+        1..=64 => Ok(()),
+        _ => Err(Error::invalid(format!("{queues} I/O queues per controller: give 1 to 64"))),
+    }
+}
+
 fn check(options: &mut Options) -> Result<(), Error> {
     let fail = |line: String| Err(Error::invalid(line));
     if !(1..=256).contains(&options.reactors) {
@@ -253,9 +260,7 @@ fn check(options: &mut Options) -> Result<(), Error> {
         return fail(format!("{bytes} bytes of in-capsule data: give a multiple of 16 up to 65536"));
     }
     let limits = &options.limits;
-    if !(1..=64).contains(&limits.queues) {
-        return fail(format!("{} I/O queues per controller: give 1 to 64", limits.queues));
-    }
+    check_queues(limits.queues)?;
     if !(2..=4096).contains(&limits.admin_queue_depth) {
         return fail(format!("{} entries per admin queue: give 2 to 4096", limits.admin_queue_depth));
     }
@@ -425,6 +430,24 @@ impl Target {
         (options.reactors, options.poll, options.balances) = (now.reactors, now.poll, now.balances);
         check(&mut options)?;
         self.change(|configuration| configuration.set_options(options))
+    }
+
+    /// The I/O queues that a controller gets now.
+    pub fn queues(&self) -> u16 {
+        self.shared.configuration().queues
+    }
+
+    /// Limits the I/O queues of controllers, 1 to 64, also while the target listens. A host that is connected keeps its
+    /// queues, and gets the new number when it resets its controller or connects again.
+    ///
+    /// # Errors
+    /// `Invalid` for another number.
+    pub fn set_queues(&self, queues: u16) -> Result<(), Error> {
+        check_queues(queues)?;
+        self.change(|configuration| {
+            configuration.set_queues(queues);
+            Ok(())
+        })
     }
 
     /// Creates a device.

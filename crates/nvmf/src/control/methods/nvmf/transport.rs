@@ -115,6 +115,13 @@ pub static METHODS: &[Method] = &[
         "an array of transports",
         get_transports,
     ),
+    method(
+        "nvmf_set_max_io_qpairs",
+        "Change the number of I/O queues of a controller (SPDK lacks this); a host gets it with its next reset",
+        &[Param::required("max_io_qpairs_per_ctrlr", U16, "I/O queues of a controller, 1 to 64"), TGT_NAME],
+        "true",
+        set_queues,
+    ),
 ];
 
 fn create_transport(state: &mut State, params: &Params) -> Outcome {
@@ -160,6 +167,18 @@ fn create_transport(state: &mut State, params: &Params) -> Outcome {
     options.pacing = pacing_of(state, params)?;
     state.target.set_options(options).map_err(refusal)?;
     state.remember("nvmf", "nvmf_create_transport", params.as_given().clone());
+    Ok(Value::Bool(true))
+}
+
+fn set_queues(state: &mut State, params: &Params) -> Outcome {
+    if !state.has_made("nvmf_create_transport") {
+        return Err(RpcError::new(-19, "there is no transport: call nvmf_create_transport")); // ENODEV
+    }
+    let queues = params.number("max_io_qpairs_per_ctrlr");
+    state.target.set_queues(queues as u16).map_err(refusal)?;
+    let is_it = |method: &str, _: &Value| method == "nvmf_create_transport";
+    state.amend(is_it, "max_qpairs_per_ctrlr", Value::Null);
+    state.amend(is_it, "max_io_qpairs_per_ctrlr", json!(queues));
     Ok(Value::Bool(true))
 }
 
@@ -212,7 +231,7 @@ fn get_transports(state: &mut State, params: &Params) -> Outcome {
         ("trtype".to_string(), json!("TCP")),
         ("max_queue_depth".to_string(), json!(options.limits.queue_depth)),
         ("max_aq_depth".to_string(), json!(options.limits.admin_queue_depth)),
-        ("max_io_qpairs_per_ctrlr".to_string(), json!(options.limits.queues)),
+        ("max_io_qpairs_per_ctrlr".to_string(), json!(state.target.queues())),
         ("in_capsule_data_size".to_string(), json!(options.in_capsule_bytes)),
         ("max_io_size".to_string(), json!(options.max_io_bytes)),
         ("io_unit_size".to_string(), json!(given["io_unit_size"].as_u64().unwrap_or(BUFFER_BYTES))),
