@@ -17,7 +17,7 @@ use nvmf::pdu::{H2cData, IcReq};
 use nvmf::spec::fabrics::{Authentication, Connect, PropertyAccess};
 use nvmf::spec::opcode::admin;
 use nvmf::spec::{Command, DISCOVERY_NQN, GetLogPage, Identify, Sgl, Status, cns, log, property};
-use nvmf::target::{Limits, Options};
+use nvmf::target::{Limits, Options, SubsystemSpec};
 use raw::{Host, NQN, Served};
 
 /// Peers of all kinds together.
@@ -25,7 +25,7 @@ const PEERS: usize = 1000;
 /// Bytes of memory that all these peers together may cost.
 const MEMORY: u64 = 64 << 20;
 /// Kinds of peers, as [`plan`] numbers them.
-const KINDS: usize = 18;
+const KINDS: usize = 25;
 /// Bytes that a peer tries to send, if it is let.
 const FLOOD: usize = 64 << 10;
 /// The number of times that a peer which is cut off comes back.
@@ -75,6 +75,22 @@ fn log_page(lid: u8) -> Vec<u8> {
     capsule(&GetLogPage { lid, lsp: 0, retain: true, length, offset: 0 }.command(u32::MAX), &[])
 }
 
+/// A Get Log Page of 16 GiB at an offset near the end of what 64 bits can say.
+fn far_log_page(lid: u8) -> Vec<u8> {
+    let ask = GetLogPage { lid, lsp: 0, retain: true, length: 1 << 20, offset: !0xfff }.command(u32::MAX);
+    let (cdw10, cdw11) = (ask.cdw10 | 0xffff << 16, ask.cdw11 | 0xffff);
+    capsule(&Command { cdw10, cdw11, sgl: Sgl::transport(u32::MAX), ..ask }, &[])
+}
+
+fn keep_alive_timer(ms: u32) -> Vec<u8> {
+    capsule(&Command { cdw10: 0x0f, cdw11: ms, ..Command::new(admin::SET_FEATURES, 0) }, &[])
+}
+
+/// The Fabrics command Disconnect.
+fn disconnect() -> Command {
+    raw::fabrics_command(0x08)
+}
+
 /// The plan of the peer of that number, of one of the [`KINDS`].
 fn plan(kind: usize, number: usize) -> Plan {
     let begin = |nqn: &str, entries| [hello(), connect(nqn, entries, number), enable()].concat();
@@ -112,6 +128,18 @@ fn plan(kind: usize, number: usize) -> Plan {
         16 => (hello(), vec![0x7f, 0, 24, 0, 24, 0, 0, 0]),
         // As many requests for events as may wait, on a controller without a keep-alive timer.
         17 => (begin(NQN, 4096), capsule(&event, &[])),
+        // A greeting that lacks its last byte.
+        18 => (hello()[..127].to_vec(), Vec::new()),
+        19 => (begin(NQN, 4096), capsule(&Command::new(admin::KEEP_ALIVE, 0), &[])),
+        // All in the name of one host, each gone and back at once.
+        20 => ([hello(), connect(NQN, 32, 7), enable()].concat(), capsule(&disconnect(), &[])),
+        // As much of a log page as a command can name, from places far beyond its end.
+        21 => (begin(NQN, 4096), far_log_page(log::SMART)),
+        22 => (begin(DISCOVERY_NQN, 4096), far_log_page(log::DISCOVERY)),
+        // A keep-alive timeout that changes all the time, to the least and the greatest.
+        23 => (begin(NQN, 4096), [keep_alive_timer(1), keep_alive_timer(u32::MAX)].concat()),
+        // The beginning of proofs that nobody asked for, from all as one host.
+        24 => ([hello(), connect(NQN, 4096, 7)].concat(), capsule(&sent, &[0xff; 8192])),
         _ => unreachable!("there are {KINDS} kinds"),
     };
     // Several at once: a peer that sends is not to be held up by its system calls.
@@ -296,6 +324,81 @@ fn io_queues_that_ask_for_data_and_never_read() {
 #[test]
 fn io_queues_that_announce_data_and_never_send_them() {
     io_queues_that_never_read(&[Host::write_command(1, 8192, 1 << 20), Host::write_command(2, 0, 1 << 20)], 300);
+}
+
+/// Registrations and reports of reservations, by many queues of many hosts.
+#[test]
+fn io_queues_that_flood_with_reservations_and_never_read() {
+    let report = Command { cdw10: 1023, cdw11: 1, sgl: Sgl::transport(4096), ..Command::new(0x0e, 1) };
+    let register = Command { sgl: Sgl::transport(16), ..Command::new(0x0d, 1) };
+    let release = Command { sgl: Sgl::transport(8), ..Command::new(0x15, 1) };
+    io_queues_that_never_read(&[register, report, release], 300);
+}
+
+/// Hosts that abort each command that they have sent, whatever becomes of it, and write with wrong digests all the
+/// time, keep nobody else from the target; nothing is left of them.
+#[test]
+fn commands_that_are_aborted_and_data_that_are_wrong_in_loops() {
+    let _alone = alone();
+    let served = Served::plain();
+    served.assert_alive();
+    let idle = resident();
+    under_attack(&served, |reads| {
+        let before = reads();
+        for number in 0..20u16 {
+            let (mut admin, mut queue) = Host::pair_with(served.address, true);
+            for cid in 0..200u16 {
+                let command = Command { cid, ..Host::read_command(1, 0, 256) };
+                let read = queue.capsule(&command, &[]);
+                queue.send(&read);
+                let abort = Command { cdw10: 1 | u32::from(cid) << 16, ..Command::new(admin::ABORT, 0) };
+                assert!(admin.command(abort, &[]).status.is_ok());
+                while !matches!(queue.unit().expect("an end").pdu, nvmf::pdu::Pdu::CapsuleResp(_)) {}
+                let write = Command { sgl: Sgl::in_capsule(512), cid, ..Host::write_command(1, 64, 512) };
+                let mut bytes = queue.capsule(&write, &[7; 512]);
+                *bytes.last_mut().unwrap() ^= 0x80;
+                queue.send(&bytes);
+                assert_eq!(queue.response().status, Status::TRANSIENT_TRANSPORT_ERROR);
+            }
+            assert_eq!(queue.read(1, 64, 1).unwrap(), [0; 512], "host {number}: no wrong byte was written");
+            assert_within(idle);
+        }
+        raw::until(|| reads() > before + 100);
+    });
+    raw::until(|| served.target.stats().reactors.iter().all(|reactor| reactor.pending_io == 0));
+}
+
+/// Subsystems come and go, so that discovery changes, while a hundred hosts wait for the news and read nothing.
+#[test]
+fn discovery_that_changes_and_hosts_that_never_look() {
+    let _alone = alone();
+    let served = Served::plain();
+    served.assert_alive();
+    let idle = resident();
+    let config = Command { cdw10: 0x0b, cdw11: 1 << 31, ..Command::new(admin::SET_FEATURES, 0) };
+    let event = Command::new(admin::ASYNC_EVENT_REQUEST, 0);
+    let first = |number| [hello(), connect(DISCOVERY_NQN, 4096, number), enable(), capsule(&config, &[])].concat();
+    let plan =
+        |number| Plan { first: first(number), repeated: [capsule(&event, &[]), log_page(log::DISCOVERY)].concat() };
+    under_attack(&served, |reads| {
+        let before = reads();
+        let mut peers: Vec<Peer> = (0..100).map(|number| Peer::new(&served, plan(number))).collect();
+        for number in 0..200 {
+            let nqn = format!("nqn.2016-06.io.spdk:more{number}");
+            let spec = SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(&nqn) };
+            served.target.create_subsystem(spec).unwrap();
+            served.target.add_listener(&nqn, served.address).unwrap();
+            for peer in &mut peers {
+                peer.press();
+            }
+            if number % 2 == 1 {
+                served.target.delete_subsystem(&nqn).unwrap();
+            }
+            assert_within(idle);
+        }
+        press_all(&mut peers, idle);
+        raw::until(|| reads() > before + 100);
+    });
 }
 
 fn hasty() -> Served {
