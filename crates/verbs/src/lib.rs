@@ -2,8 +2,9 @@
 //! programs run without it. docs/decisions/verbs.md gives the reasons.
 //!
 //! ```text
-//! library ─► abi, numbers         the C interface: functions by version, structures, constants
-//! double ─► work                  a fabric in memory for tests without RDMA; requests and completions
+//! stack                           the interface of both stacks; work, region: its vocabulary
+//! rdma ─► library, abi, numbers   rdma-core: safe types over the C interface
+//! double                          a fabric in memory, for tests without RDMA
 //! ```
 
 #[allow(missing_docs, reason = "the headers document the fields, which have the same names here")]
@@ -12,10 +13,16 @@ pub mod double;
 mod error;
 mod library;
 pub mod numbers;
+mod rdma;
+mod region;
+pub mod stack;
 pub mod work;
 
 pub use error::Error;
 pub use library::{Library, library};
+pub use rdma::Rdma;
+pub use region::Memory;
+pub use stack::Verbs;
 
 /// Succeeds if the libraries can be loaded and have all functions that this crate needs.
 ///

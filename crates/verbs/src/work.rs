@@ -13,8 +13,9 @@ pub struct Access {
     pub remote_write: bool,
 }
 
-/// A piece of registered memory of this side, as struct ibv_sge.
+/// A piece of registered memory of this side: its layout is that of struct ibv_sge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Part {
     /// Virtual address of the first byte.
     pub address: u64,
@@ -48,50 +49,73 @@ pub enum Request {
     },
 }
 
+/// The bit of numbers of work and receives that belongs to the stack.
+pub const RESERVED_ID: u64 = 1 << 63;
+
 /// A work request of the send queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Work {
-    /// The number that comes back in the completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work<'a> {
+    /// The number that comes back in the completion, without [`RESERVED_ID`].
     pub id: u64,
     /// The operation, with the memory of the peer.
     pub request: Request,
     /// Memory of this side: the data in order.
-    pub parts: Vec<Part>,
+    pub parts: &'a [Part],
     /// True if success makes a completion. Failure always makes one.
     pub signaled: bool,
 }
 
 /// A receive: room for one message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Receive {
-    /// The number that comes back in the completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receive<'a> {
+    /// The number that comes back in the completion, without [`RESERVED_ID`].
     pub id: u64,
     /// Memory for the message.
-    pub parts: Vec<Part>,
+    pub parts: &'a [Part],
 }
 
-/// The outcome of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Status {
+/// Declares the outcomes with their numbers in infiniband/verbs.h.
+macro_rules! outcomes {
+    ($($(#[$document:meta])* $name:ident = $number:ident;)*) => {
+        /// The outcome of work.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Status {
+            $($(#[$document])* $name,)*
+            /// Another failure: the number of enum ibv_wc_status.
+            Other(u32),
+        }
+
+        impl Status {
+            /// The outcome with that number of enum ibv_wc_status.
+            pub fn of(number: u32) -> Status {
+                match number {
+                    $(numbers::$number => Status::$name,)*
+                    other => Status::Other(other),
+                }
+            }
+        }
+    };
+}
+
+outcomes! {
     /// The data have moved.
-    Success = numbers::IBV_WC_SUCCESS,
+    Success = IBV_WC_SUCCESS;
     /// The message was longer than the receive.
-    LocalLength = numbers::IBV_WC_LOC_LEN_ERR,
+    LocalLength = IBV_WC_LOC_LEN_ERR;
     /// A part lies outside its region, or the region does not allow the access.
-    LocalProtection = numbers::IBV_WC_LOC_PROT_ERR,
+    LocalProtection = IBV_WC_LOC_PROT_ERR;
     /// The queue pair was in error before the work began.
-    Flushed = numbers::IBV_WC_WR_FLUSH_ERR,
+    Flushed = IBV_WC_WR_FLUSH_ERR;
     /// The peer found the message too long for its receive.
-    RemoteInvalidRequest = numbers::IBV_WC_REM_INV_REQ_ERR,
+    RemoteInvalidRequest = IBV_WC_REM_INV_REQ_ERR;
     /// The peer's key does not allow the access.
-    RemoteAccess = numbers::IBV_WC_REM_ACCESS_ERR,
+    RemoteAccess = IBV_WC_REM_ACCESS_ERR;
     /// The peer could not carry out the request: its own receive was at fault.
-    RemoteOperation = numbers::IBV_WC_REM_OP_ERR,
+    RemoteOperation = IBV_WC_REM_OP_ERR;
     /// The peer does not answer.
-    RetriesExceeded = numbers::IBV_WC_RETRY_EXC_ERR,
+    RetriesExceeded = IBV_WC_RETRY_EXC_ERR;
     /// The peer had no receive for too long.
-    NoReceive = numbers::IBV_WC_RNR_RETRY_EXC_ERR,
+    NoReceive = IBV_WC_RNR_RETRY_EXC_ERR;
 }
 
 /// The end of a work request or a receive.

@@ -52,12 +52,12 @@ impl Side {
     }
 
     fn send(&self, id: u64, request: Request, parts: &[Part]) {
-        let work = Work { id, request, parts: parts.to_vec(), signaled: true };
+        let work = Work { id, request, parts, signaled: true };
         self.fabric.post_send(self.pair, work).expect("a place");
     }
 
     fn receive(&self, id: u64, part: Part) {
-        self.fabric.post_receive(self.pair, Receive { id, parts: vec![part] }).expect("a place");
+        self.fabric.post_receive(self.pair, Receive { id, parts: &[part] }).expect("a place");
     }
 
     /// The completions by number and status.
@@ -204,7 +204,7 @@ fn a_message_waits_for_a_receive_and_fails_after_its_tries() {
     let limited = PairOptions { no_receive_tries: Some(3), ..options(host.domain, host.completions) };
     let (one, other) = (fabric.pair(limited), fabric.pair(options(target.domain, target.completions)));
     fabric.connect(one, other).expect("fresh");
-    let work = Work { id: 5, request: MESSAGE, parts: vec![from.part(0, 4)], signaled: false };
+    let work = Work { id: 5, request: MESSAGE, parts: &[from.part(0, 4)], signaled: false };
     fabric.post_send(one, work).expect("a place");
     for _ in 0..3 {
         assert_eq!(host.ends(), []);
@@ -218,7 +218,8 @@ fn places_of_the_send_queue_are_free_when_a_later_completion_has_been_polled() {
     let (target, host) = connected();
     let (mine, theirs) = (Memory::new(&target, COUNT, LOCAL), Memory::new(&host, [0; 16], BOTH));
     let request = Request::Write { address: theirs.address(), key: theirs.region.key() };
-    let work = |id, signaled| Work { id, request, parts: vec![mine.part(0, 4)], signaled };
+    let parts = [mine.part(0, 4)];
+    let work = |id, signaled| Work { id, request, parts: &parts, signaled };
     let post = |id, signaled| target.fabric.post_send(target.pair, work(id, signaled)).map_err(|e| e.raw_os_error());
     for id in 0..3 {
         assert_eq!(post(id, false), Ok(()));
@@ -289,16 +290,17 @@ fn queue_pairs_share_receives_and_an_error_leaves_them_to_the_others() {
     let pairs = [(); 2].map(|()| (fabric.pair(with_shared), fabric.pair(options(host.domain, host.completions))));
     pairs.iter().for_each(|&(one, other)| fabric.connect(one, other).expect("fresh"));
     let (mine, theirs) = (Memory::new(&target, [0; 16], LOCAL), Memory::new(&host, COUNT, LOCAL));
-    let receive = |id| Receive { id, parts: vec![mine.part(0, 16)] };
+    let parts = [mine.part(0, 16)];
+    let receive = |id| Receive { id, parts: &parts };
     assert!(fabric.post_receive(pairs[0].0, receive(0)).is_err());
     fabric.post_shared_receive(shared, receive(1)).expect("a place");
     fabric.post_shared_receive(shared, receive(2)).expect("a place");
     assert!(fabric.post_shared_receive(shared, receive(3)).is_err());
     fabric.fail(pairs[0].0);
     assert_eq!(target.ends(), []);
-    let work = Work { id: 4, request: MESSAGE, parts: vec![theirs.part(0, 3)], signaled: true };
+    let work = Work { id: 4, request: MESSAGE, parts: &[theirs.part(0, 3)], signaled: true };
     for (_, other) in pairs {
-        fabric.post_send(other, work.clone()).expect("a place");
+        fabric.post_send(other, work).expect("a place");
     }
     assert_eq!(host.ends(), [(4, Status::RetriesExceeded), (4, Status::Success)]);
     let received = target.poll();
@@ -313,7 +315,7 @@ fn lost_completions_and_refused_registrations_are_errors() {
     assert!(fabric.connect(pair, pair).is_err());
     fabric.fail(pair);
     for id in 0..2 {
-        fabric.post_receive(pair, Receive { id, parts: Vec::new() }).expect("flushed at once");
+        fabric.post_receive(pair, Receive { id, parts: &[] }).expect("flushed at once");
     }
     assert_eq!(fabric.poll(completions, 1).map_err(|error| error.raw_os_error()), Err(Some(libc::EIO)));
 

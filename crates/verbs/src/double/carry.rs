@@ -1,8 +1,8 @@
 //! The work of the fabric: each request is checked on both sides before a byte moves.
 
 use super::memory::copy;
-use super::{Condition, State};
-use crate::work::{Access, Request, Status, Work};
+use super::{Condition, Queued, State};
+use crate::work::{Access, Request, Status};
 
 /// The outcome of an attempt to carry out a request.
 enum Attempt {
@@ -46,7 +46,7 @@ impl State {
         }
     }
 
-    fn carry(&mut self, pair: usize, peer: usize, work: &Work) -> Attempt {
+    fn carry(&mut self, pair: usize, peer: usize, work: &Queued) -> Attempt {
         if self.pairs[peer].condition != Condition::Connected(pair) {
             return Attempt::Failed { status: Status::RetriesExceeded, peer: false };
         }

@@ -11,13 +11,18 @@
 //! of the same queue, has been polled.
 
 mod carry;
+mod manager;
 mod memory;
+mod stack;
+
+pub use stack::{Adapter, Channel, Completions, Connection, Incoming, Listener, Outgoing};
 
 use std::collections::{HashMap, VecDeque};
+use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::work::{Access, Completion, Receive, Status, Work};
+use crate::work::{Access, Completion, Part, Receive, Request, Status, Work};
 
 /// A protection domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +80,7 @@ struct State {
     pairs: Vec<PairState>,
     /// Registrations from now on that fail.
     failing_registrations: u32,
+    manager: manager::Manager,
 }
 
 struct Registered {
@@ -89,10 +95,26 @@ struct Queue {
     entries: VecDeque<(Completion, usize)>,
     capacity: usize,
     overrun: bool,
+    /// Takes a notice for the next completion, if somebody has asked for it.
+    armed: Option<Arc<File>>,
+}
+
+/// Work in a send queue.
+struct Queued {
+    id: u64,
+    request: Request,
+    parts: Vec<Part>,
+    signaled: bool,
+}
+
+/// A receive in its queue.
+struct Posted {
+    id: u64,
+    parts: Vec<Part>,
 }
 
 struct Receives {
-    posted: VecDeque<Receive>,
+    posted: VecDeque<Posted>,
     capacity: usize,
 }
 
@@ -106,7 +128,11 @@ enum Condition {
 struct PairState {
     options: PairOptions,
     condition: Condition,
-    sends: VecDeque<Work>,
+    /// The pair that it is connected to, or has been.
+    peer: Option<usize>,
+    /// True once the connection has ended.
+    is_over: bool,
+    sends: VecDeque<Queued>,
     receives: Receives,
     /// Places of the send queue that are taken: by work that waits, or whose completion has not been polled.
     taken: usize,
@@ -181,7 +207,7 @@ impl Fabric {
     /// A new completion queue.
     pub fn completion_queue(&self, capacity: usize) -> CompletionQueue {
         let mut state = self.state();
-        state.queues.push(Queue { entries: VecDeque::new(), capacity, overrun: false });
+        state.queues.push(Queue { entries: VecDeque::new(), capacity, overrun: false, armed: None });
         CompletionQueue(state.queues.len() - 1)
     }
 
@@ -198,6 +224,8 @@ impl Fabric {
         state.pairs.push(PairState {
             options,
             condition: Condition::Unconnected,
+            peer: None,
+            is_over: false,
             sends: VecDeque::new(),
             receives: Receives { posted: VecDeque::new(), capacity: options.receives },
             taken: 0,
@@ -212,19 +240,17 @@ impl Fabric {
     /// # Errors
     /// EINVAL if one of them is connected or has been, or if both are the same.
     pub fn connect(&self, one: Pair, other: Pair) -> io::Result<()> {
-        let mut state = self.state();
-        let fresh = [one, other].iter().all(|pair| state.pairs[pair.0].condition == Condition::Unconnected);
-        if one == other || !fresh {
-            return Err(io::Error::from_raw_os_error(libc::EINVAL));
-        }
-        state.pairs[one.0].condition = Condition::Connected(other.0);
-        state.pairs[other.0].condition = Condition::Connected(one.0);
-        Ok(())
+        self.state().connect(one, other)
     }
 
     /// Takes one queue pair into the error state, as a fault of its card does. The peer learns it when it next sends.
     pub fn fail(&self, pair: Pair) {
         self.state().fail(pair.0);
+    }
+
+    /// Takes the device away: all pairs fail, and all listeners and connections hear that it goes.
+    pub fn unplug(&self) {
+        self.state().unplug();
     }
 
     /// True if the queue pair is in the error state.
@@ -236,7 +262,7 @@ impl Fabric {
     ///
     /// # Errors
     /// ENOMEM if the send queue has no place, EINVAL if the pair has not been connected: then nothing is queued.
-    pub fn post_send(&self, pair: Pair, work: Work) -> io::Result<()> {
+    pub fn post_send(&self, pair: Pair, work: Work<'_>) -> io::Result<()> {
         let mut state = self.state();
         let state_of_pair = &mut state.pairs[pair.0];
         if state_of_pair.condition == Condition::Unconnected {
@@ -246,10 +272,12 @@ impl Fabric {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
         state_of_pair.taken += 1;
-        state_of_pair.sends.push_back(work);
+        let Work { id, request, parts, signaled } = work;
+        state_of_pair.sends.push_back(Queued { id, request, parts: parts.to_vec(), signaled });
         if state_of_pair.condition == Condition::Error {
             state.fail(pair.0);
         }
+        state.call_waiting();
         Ok(())
     }
 
@@ -257,7 +285,7 @@ impl Fabric {
     ///
     /// # Errors
     /// ENOMEM if the receive queue has no place, EINVAL if the pair shares its receive queue: then nothing is queued.
-    pub fn post_receive(&self, pair: Pair, receive: Receive) -> io::Result<()> {
+    pub fn post_receive(&self, pair: Pair, receive: Receive<'_>) -> io::Result<()> {
         let mut state = self.state();
         let state_of_pair = &mut state.pairs[pair.0];
         if state_of_pair.options.shared.is_some() {
@@ -267,6 +295,7 @@ impl Fabric {
         if state_of_pair.condition == Condition::Error {
             state.fail(pair.0);
         }
+        state.call_waiting();
         Ok(())
     }
 
@@ -274,8 +303,11 @@ impl Fabric {
     ///
     /// # Errors
     /// ENOMEM if the queue has no place.
-    pub fn post_shared_receive(&self, shared: SharedReceives, receive: Receive) -> io::Result<()> {
-        self.state().shared[shared.0].post(receive)
+    pub fn post_shared_receive(&self, shared: SharedReceives, receive: Receive<'_>) -> io::Result<()> {
+        let mut state = self.state();
+        state.shared[shared.0].post(receive)?;
+        state.call_waiting();
+        Ok(())
     }
 
     /// Lets the fabric work, and takes completions: at most `most`, oldest first.
@@ -299,16 +331,34 @@ impl Fabric {
 }
 
 impl Receives {
-    fn post(&mut self, receive: Receive) -> io::Result<()> {
+    fn post(&mut self, receive: Receive<'_>) -> io::Result<()> {
         if self.posted.len() == self.capacity {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
-        self.posted.push_back(receive);
+        self.posted.push_back(Posted { id: receive.id, parts: receive.parts.to_vec() });
         Ok(())
     }
 }
 
 impl State {
+    fn connect(&mut self, one: Pair, other: Pair) -> io::Result<()> {
+        let fresh = [one, other].iter().all(|pair| self.pairs[pair.0].condition == Condition::Unconnected);
+        if one == other || !fresh {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        (self.pairs[one.0].peer, self.pairs[other.0].peer) = (Some(other.0), Some(one.0));
+        self.pairs[one.0].condition = Condition::Connected(other.0);
+        self.pairs[other.0].condition = Condition::Connected(one.0);
+        Ok(())
+    }
+
+    /// The fabric works when somebody polls: everybody who waits is to poll, because there is work.
+    fn call_waiting(&mut self) {
+        for signal in self.queues.iter_mut().filter_map(|queue| queue.armed.take()) {
+            manager::raise(&signal);
+        }
+    }
+
     /// Takes a pair into the error state and flushes its work. Receives that it shares stay for the others.
     fn fail(&mut self, pair: usize) {
         let state = &mut self.pairs[pair];
@@ -339,6 +389,9 @@ impl State {
             queue.overrun = true;
         } else {
             queue.entries.push_back((completion, frees));
+        }
+        if let Some(signal) = queue.armed.take() {
+            manager::raise(&signal);
         }
     }
 }
