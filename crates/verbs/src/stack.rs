@@ -202,7 +202,8 @@ pub trait Verbs: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// ENOMEM if the send queue has no place, EINVAL for more parts than the pair was made for or a pair that was never
-    /// connected: then nothing is queued. Work for a failed pair is flushed.
+    /// connected: then nothing is queued. EINVAL, too, for a READ of a pair whose greeting had [`Reads::issues`] 0:
+    /// Soft-RoCE would keep it, and all later work, for ever. Work for a failed pair is flushed.
     fn post(&self, pair: &Self::Pair, work: Work<'_>) -> io::Result<()>;
 
     /// Queues a receive of one pair.
@@ -306,6 +307,9 @@ pub struct Greeting<'a> {
     pub private_data: &'a [u8],
     /// The READs that this side wants, or agrees to.
     pub reads: Reads,
+    /// Attempts of the peer, at most 6, to send again after this side had no receive; None for no bound. Each side
+    /// learns its own bound from its peer, as rdma_connect(3) says.
+    pub no_receive_tries: Option<u8>,
 }
 
 /// The properties of a new queue pair.
@@ -323,8 +327,6 @@ pub struct PairOptions<'a, V: Verbs> {
     pub receives: u32,
     /// The most parts of one work or receive.
     pub parts: u32,
-    /// Attempts, at most 6, to send again after the peer had no receive; None for no bound.
-    pub no_receive_tries: Option<u8>,
 }
 
 /// The limits of a device.

@@ -23,6 +23,7 @@ fn readable(_: &Access) -> bool {
 impl State {
     /// Carries out what can be carried out.
     pub(super) fn carry_all(&mut self) {
+        let mut tries_again = false;
         for pair in 0..self.pairs.len() {
             while let Condition::Connected(peer) = self.pairs[pair].condition
                 && let Some(work) = self.pairs[pair].sends.pop_front()
@@ -32,6 +33,7 @@ impl State {
                     Attempt::Done => self.pairs[pair].silent += 1,
                     Attempt::Later => {
                         self.pairs[pair].sends.push_front(work);
+                        tries_again |= self.pairs[pair].options.no_receive_tries.is_some();
                         break;
                     }
                     Attempt::Failed { status, peer: peer_too } => {
@@ -43,6 +45,10 @@ impl State {
                     }
                 }
             }
+        }
+        if tries_again {
+            // Each poll is an attempt: those who sleep are to poll until the attempts are over.
+            self.call_waiting();
         }
     }
 

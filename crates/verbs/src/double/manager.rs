@@ -8,7 +8,9 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 use super::{Pair, State};
-use crate::stack::{ACCEPTANCE_BYTES, BY_THE_PEER, NOBODY_LISTENS, Number, REFUSAL_BYTES, REQUEST_BYTES, Reads};
+use crate::stack::{
+    ACCEPTANCE_BYTES, BY_THE_PEER, Greeting, NOBODY_LISTENS, Number, REFUSAL_BYTES, REQUEST_BYTES, Reads,
+};
 
 /// The address that connections of the fabric come from.
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -58,6 +60,7 @@ pub(super) enum Note {
 struct Request {
     asker: Pair,
     reads: Reads,
+    no_receive_tries: Option<u8>,
 }
 
 pub(super) struct Notes {
@@ -125,8 +128,9 @@ impl Manager {
     }
 
     /// Asks whoever listens at the address, or at every address with its port.
-    pub fn ask(&mut self, asker: Pair, end: End, to: SocketAddr, private_data: &[u8], reads: Reads) -> io::Result<()> {
-        let private_data = padded(private_data, REQUEST_BYTES)?;
+    pub fn ask(&mut self, asker: Pair, end: End, to: SocketAddr, greeting: &Greeting<'_>) -> io::Result<()> {
+        let private_data = padded(greeting.private_data, REQUEST_BYTES)?;
+        let reads = greeting.reads;
         self.ends.insert(asker.0, end);
         let everywhere = match to {
             SocketAddr::V4(_) => SocketAddr::from(([0; 4], to.port())),
@@ -139,7 +143,7 @@ impl Manager {
         self.requests_ever += 1;
         self.outgoing_ports = self.outgoing_ports.wrapping_add(1);
         let (request, peer) = (self.requests_ever, SocketAddr::new(HERE, self.outgoing_ports));
-        self.requests.insert(request, Request { asker, reads });
+        self.requests.insert(request, Request { asker, reads, no_receive_tries: greeting.no_receive_tries });
         self.tell(listener, Note::Asked { request, peer, private_data, reads: seen(reads) });
         Ok(())
     }
@@ -158,24 +162,21 @@ impl Manager {
 
 impl State {
     /// Accepts a request for the pair. Failure leaves the request without an answer.
-    pub(super) fn accept(
-        &mut self,
-        request: u64,
-        pair: Pair,
-        end: End,
-        private_data: &[u8],
-        reads: Reads,
-    ) -> io::Result<()> {
-        let private_data = padded(private_data, ACCEPTANCE_BYTES)?;
+    pub(super) fn accept(&mut self, request: u64, pair: Pair, end: End, greeting: &Greeting<'_>) -> io::Result<()> {
+        let private_data = padded(greeting.private_data, ACCEPTANCE_BYTES)?;
+        let reads = greeting.reads;
         let manager = &mut self.manager;
         let asked = manager.requests.get(&request).ok_or_else(invalid)?;
         let most = seen(asked.reads);
         if reads.issues > most.issues || reads.serves > most.serves {
             return Err(invalid());
         }
-        let asker = asked.asker;
+        let (asker, tries_here) = (asked.asker, asked.no_receive_tries);
         manager.requests.remove(&request);
         manager.ends.insert(pair.0, end);
+        self.pairs[pair.0].options.no_receive_tries = tries_here.map(u32::from);
+        self.pairs[asker.0].options.no_receive_tries = greeting.no_receive_tries.map(u32::from);
+        let manager = &mut self.manager;
         // The asker may have gone meanwhile.
         if !manager.ends.contains_key(&asker.0) || self.connect(asker, pair).is_err() {
             self.manager.tell(end, Note::Unreachable);

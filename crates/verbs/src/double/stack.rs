@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::manager::{End, Note, Notes, drain, raise, signal};
 use super::{CompletionQueue, Domain, Fabric, Pair, Region, SharedReceives};
 use crate::stack::{Event, Greeting, Limits, NO_NUMBER, Number, PairOptions, Reads, Verbs};
-use crate::work::{Access, Completion, Part, Receive, Work};
+use crate::work::{Access, Completion, Part, Receive, Request, Work};
 
 /// The limits of the adapter: modest ones, which a careless user meets.
 const LIMITS: Limits = Limits {
@@ -78,6 +78,7 @@ pub struct Connection {
     fabric: Fabric,
     pair: Pair,
     parts: u32,
+    may_read: bool,
 }
 
 impl Connection {
@@ -98,12 +99,12 @@ impl Drop for Connection {
 }
 
 impl Fabric {
-    fn new_pair(&self, options: &PairOptions<'_, Fabric>) -> io::Result<Connection> {
+    fn new_pair(&self, options: &PairOptions<'_, Fabric>, greeting: &Greeting<'_>) -> io::Result<Connection> {
         let most = LIMITS.queue_places;
         if options.sends > most || options.receives > most || options.parts > LIMITS.parts {
             return Err(invalid());
         }
-        if options.no_receive_tries.is_some_and(|tries| tries > 6) {
+        if greeting.no_receive_tries.is_some_and(|tries| tries > 6) {
             return Err(invalid());
         }
         let pair = self.pair(super::PairOptions {
@@ -112,9 +113,9 @@ impl Fabric {
             shared: options.shared.copied(),
             sends: options.sends as usize,
             receives: options.receives as usize,
-            no_receive_tries: options.no_receive_tries.map(u32::from),
+            no_receive_tries: None,
         });
-        Ok(Connection { fabric: self.clone(), pair, parts: options.parts })
+        Ok(Connection { fabric: self.clone(), pair, parts: options.parts, may_read: greeting.reads.issues > 0 })
     }
 }
 
@@ -205,9 +206,9 @@ impl Verbs for Fabric {
         greeting: &Greeting<'_>,
     ) -> io::Result<Connection> {
         debug_assert_ne!(number, NO_NUMBER);
-        let connection = self.new_pair(options)?;
+        let connection = self.new_pair(options, greeting)?;
         let end = End { channel: incoming.channel, number };
-        self.state().accept(incoming.request, connection.pair, end, greeting.private_data, greeting.reads)?;
+        self.state().accept(incoming.request, connection.pair, end, greeting)?;
         Ok(connection)
     }
 
@@ -221,9 +222,9 @@ impl Verbs for Fabric {
         options: &PairOptions<'_, Fabric>,
         greeting: &Greeting<'_>,
     ) -> io::Result<Connection> {
-        let connection = self.new_pair(options)?;
+        let connection = self.new_pair(options, greeting)?;
         let (pair, Outgoing { end, to }) = (connection.pair, outgoing);
-        self.state().manager.ask(pair, end, to, greeting.private_data, greeting.reads)?;
+        self.state().manager.ask(pair, end, to, greeting)?;
         Ok(connection)
     }
 
@@ -292,6 +293,9 @@ impl Verbs for Fabric {
 
     fn post(&self, pair: &Connection, work: Work<'_>) -> io::Result<()> {
         pair.check(work.parts)?;
+        if matches!(work.request, Request::Read { .. }) && !pair.may_read {
+            return Err(invalid());
+        }
         self.post_send(pair.pair, work)
     }
 

@@ -143,7 +143,7 @@ impl Identifier {
     }
 
     /// Makes the queue pair.
-    fn into_pair(self, options: &PairOptions<'_, Rdma>) -> io::Result<Pair> {
+    fn into_pair(self, options: &PairOptions<'_, Rdma>, reads: Reads) -> io::Result<Pair> {
         let mut wanted = QpInitAttr {
             qp_context: ptr::null_mut(),
             send_cq: options.completions.0.pointer,
@@ -167,6 +167,7 @@ impl Identifier {
         Ok(Pair {
             pointer: check_pointer(pointer)?,
             parts: options.parts,
+            may_read: reads.issues > 0,
             identifier: self,
             shared: options.shared.cloned(),
             _domain: options.domain.clone(),
@@ -380,7 +381,7 @@ impl Incoming {
         greeting: &Greeting<'_>,
     ) -> io::Result<Pair> {
         let mut param = param(options, greeting, ACCEPTANCE_BYTES)?;
-        let pair = self.0.into_pair(options)?;
+        let pair = self.0.into_pair(options, greeting.reads)?;
         let turn = pair.identifier.channel.turn();
         pair.identifier.set_number(number);
         // SAFETY: the identifier is live, and the private data are valid during the call, which copies them.
@@ -410,7 +411,7 @@ impl Outgoing {
 
     pub(super) fn connect(self, options: &PairOptions<'_, Rdma>, greeting: &Greeting<'_>) -> io::Result<Pair> {
         let mut param = param(options, greeting, REQUEST_BYTES)?;
-        let pair = self.0.into_pair(options)?;
+        let pair = self.0.into_pair(options, greeting.reads)?;
         // SAFETY: the identifier is live, and the private data are valid during the call, which copies them.
         check(unsafe { (pair.identifier.library().connect)(pair.identifier.pointer, &raw mut param) })?;
         Ok(pair)
@@ -419,8 +420,8 @@ impl Outgoing {
 
 /// The parameters of rdma_connect(3) and rdma_accept(3). They take the number of the pair from its identifier.
 fn param(options: &PairOptions<'_, Rdma>, greeting: &Greeting<'_>, most: usize) -> io::Result<ConnParam> {
-    let tries = options.no_receive_tries.unwrap_or(NO_BOUND);
-    if greeting.private_data.len() > most || options.no_receive_tries.is_some_and(|it| it >= NO_BOUND) {
+    let tries = greeting.no_receive_tries.unwrap_or(NO_BOUND);
+    if greeting.private_data.len() > most || greeting.no_receive_tries.is_some_and(|it| it >= NO_BOUND) {
         return Err(invalid());
     }
     Ok(ConnParam {
@@ -440,6 +441,7 @@ fn param(options: &PairOptions<'_, Rdma>, greeting: &Greeting<'_>, most: usize) 
 pub struct Pair {
     pointer: *mut Qp,
     pub(super) parts: u32,
+    pub(super) may_read: bool,
     identifier: Identifier,
     shared: Option<Receives>,
     _domain: Domain,

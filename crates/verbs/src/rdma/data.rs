@@ -42,6 +42,9 @@ impl Pair {
     pub(super) fn post(&self, work: Work<'_>) -> io::Result<()> {
         debug_assert!(work.id & RESERVED_ID == 0, "the bit is this module's");
         let (sg_list, num_sge) = list(work.parts, self.parts)?;
+        if matches!(work.request, Request::Read { .. }) && !self.may_read {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
         let (opcode, invalidate_rkey, remote) = match work.request {
             Request::Send { invalidate: None } => (IBV_WR_SEND, 0, (0, 0)),
             Request::Send { invalidate: Some(key) } => (IBV_WR_SEND_WITH_INV, key, (0, 0)),

@@ -104,11 +104,11 @@ fn parts<V: Verbs>(verbs: &V, device: &V::Device) -> (V::Domain, V::Completions,
 }
 
 fn options<'a, V: Verbs>(domain: &'a V::Domain, completions: &'a V::Completions) -> PairOptions<'a, V> {
-    PairOptions { domain, completions, shared: None, sends: PLACES, receives: PLACES, parts: 2, no_receive_tries: None }
+    PairOptions { domain, completions, shared: None, sends: PLACES, receives: PLACES, parts: 2 }
 }
 
 fn greeting(private_data: &[u8]) -> Greeting<'_> {
-    Greeting { private_data, reads: Reads { serves: 2, issues: 1 } }
+    Greeting { private_data, reads: Reads { serves: 2, issues: 1 }, no_receive_tries: None }
 }
 
 /// Asks the listener at the address.
@@ -133,13 +133,23 @@ fn asked<V: Verbs>(verbs: &V, channel: &V::Channel) -> (V::Incoming, Vec<u8>, Re
     }
 }
 
-fn accept<V: Verbs>(verbs: &V, mut incoming: V::Incoming, number: Number) -> End<V> {
+fn accept<V: Verbs>(verbs: &V, incoming: V::Incoming, number: Number) -> End<V> {
+    accept_bounded(verbs, incoming, number, None)
+}
+
+/// Accepts the request. The peer gives up after `no_receive_tries` attempts that find no receive here.
+fn accept_bounded<V: Verbs>(
+    verbs: &V,
+    mut incoming: V::Incoming,
+    number: Number,
+    no_receive_tries: Option<u8>,
+) -> End<V> {
     // On a channel of its own, as another thread than the listener's has it.
     let channel = verbs.channel().expect("a channel");
     verbs.adopt(&channel, &mut incoming).expect("adopted");
     let device = verbs.asked_device(&incoming).expect("a device");
     let (domain, completions, memory) = parts(verbs, &device);
-    let reply = Greeting { private_data: b"welcome", reads: Reads { serves: 1, issues: 2 } };
+    let reply = Greeting { private_data: b"welcome", reads: Reads { serves: 1, issues: 2 }, no_receive_tries };
     let pair = verbs.accept(incoming, number, &options(&domain, &completions), &reply).expect("accepted");
     End { verbs: verbs.clone(), channel, completions, memory, pair }
 }
@@ -302,7 +312,7 @@ pub fn misuse_is_an_error<V: Verbs>(verbs: &V, address: SocketAddr) {
     let (incoming, ..) = asked(verbs, &listening.channel);
     let device = verbs.asked_device(&incoming).expect("a device");
     let (domain, completions, _memory) = parts(verbs, &device);
-    let words = Greeting { private_data: &[0; 197], reads: Reads::default() };
+    let words = Greeting { private_data: &[0; 197], ..Greeting::default() };
     assert_eq!(
         code(verbs.accept(incoming, 7, &options(&domain, &completions), &words).map(|_| ())),
         Some(libc::EINVAL)
@@ -330,6 +340,80 @@ pub fn connections_end<V: Verbs>(verbs: &V, address: SocketAddr) {
     assert_eq!(outcomes(&target.ends(1)), [(1, true, Status::Flushed)]);
 }
 
+/// Two connections take their messages from one receive queue. The error of one leaves the receives to the other.
+pub fn receives_are_shared<V: Verbs>(verbs: &V, address: SocketAddr) {
+    let listening = Listening::new(verbs, address);
+    let hosts = [5, 6].map(|number| ask(verbs, listening.address(), number, b""));
+    let incoming = [(); 2].map(|()| asked(verbs, &listening.channel).0);
+    let device = verbs.asked_device(&incoming[0]).expect("a device");
+    assert!(verbs.asked_device(&incoming[1]).expect("a device") == device);
+    let (domain, completions, memory) = parts(verbs, &device);
+    let shared = verbs.receives(&domain, PLACES, 1).expect("a queue");
+    let options = PairOptions { shared: Some(&shared), ..options(&domain, &completions) };
+    let replies = [Greeting { reads: Reads { serves: 0, issues: 1 }, ..Greeting::default() }, Greeting::default()];
+    let mut number = 10;
+    let pairs = incoming.map(|incoming| {
+        number += 1;
+        verbs.accept(incoming, number, &options, &replies[number as usize - 11]).expect("accepted")
+    });
+    let receive = |id: usize| {
+        let parts = [memory.part(id * 16..id * 16 + 16)];
+        verbs.receive_shared(&shared, Receive { id: id as u64, parts: &parts })
+    };
+    for host in &hosts {
+        assert!(host.event().ends_with("established"));
+    }
+    for _ in &pairs {
+        assert!(words(&event(verbs, &listening.channel)).ends_with("established"));
+    }
+    (0..3).for_each(|id| receive(id).expect("a place"));
+    let of_its_own = verbs.receive(&pairs[0], Receive { id: 9, parts: &[] }).map_err(|error| error.raw_os_error());
+    assert_eq!(of_its_own, Err(Some(libc::EINVAL)));
+    let poll = |count: usize| {
+        let (mut ends, until) = (Vec::new(), Instant::now() + PATIENCE);
+        while ends.len() < count {
+            verbs.arm(&completions).expect("armed");
+            verbs.poll(&completions, count - ends.len(), &mut ends).expect("no overrun");
+            if ends.len() < count {
+                wait_for(verbs.completions_descriptor(&completions), until);
+                verbs.take_notices(&completions).expect("taken");
+            }
+        }
+        ends
+    };
+    for (id, (host, pair)) in hosts.iter().zip(&pairs).enumerate() {
+        host.post(1, MESSAGE, 0, 4 + id);
+        assert_eq!(outcomes(&host.ends(1)), [(1, false, Status::Success)]);
+        let end = poll(1)[0];
+        assert_eq!((end.id, end.length, end.pair), (id as u64, 4 + id as u32, verbs.pair_number(pair)));
+    }
+    // The second connection has agreed to no READs.
+    // The first connection breaks: a receive is left, which the second one takes.
+    let (id, request) = (7, Request::Read { address: 0, key: 0 });
+    let work = Work { id, request, parts: &[memory.part(0..8)], signaled: true };
+    assert_eq!(verbs.post(&pairs[1], work).map_err(|error| error.raw_os_error()), Err(Some(libc::EINVAL)));
+    verbs.post(&pairs[0], work).expect("a place");
+    assert_eq!(outcomes(&poll(1)), [(7, false, Status::RemoteAccess)]);
+    hosts[1].post(2, MESSAGE, 0, 6);
+    let end = poll(1)[0];
+    assert_eq!((end.id, end.length, end.pair), (2, 6, verbs.pair_number(&pairs[1])));
+    assert_eq!(end.status, Status::Success);
+}
+
+/// A message beyond the peer's receives fails after its attempts.
+pub fn messages_without_receives_fail<V: Verbs>(verbs: &V, address: SocketAddr) {
+    let listening = Listening::new(verbs, address);
+    let host = ask(verbs, listening.address(), 5, b"");
+    let (incoming, ..) = asked(verbs, &listening.channel);
+    let target = accept_bounded(verbs, incoming, 10, Some(1));
+    assert_eq!((host.event(), target.event()), ("5 established".to_owned(), "10 established".to_owned()));
+    target.receive(1, 0, 8);
+    host.post(1, MESSAGE, 0, 8);
+    host.post(2, MESSAGE, 0, 8);
+    assert_eq!(outcomes(&host.ends(2)), [(1, false, Status::Success), (2, false, Status::NoReceive)]);
+    assert_eq!(outcomes(&target.ends(1)), [(1, true, Status::Success)]);
+}
+
 /// All of it.
 pub fn everything<V: Verbs>(verbs: &V, address: SocketAddr) {
     for (name, check) in [
@@ -339,6 +423,8 @@ pub fn everything<V: Verbs>(verbs: &V, address: SocketAddr) {
         ("requests_are_refused", requests_are_refused),
         ("misuse_is_an_error", misuse_is_an_error),
         ("connections_end", connections_end),
+        ("receives_are_shared", receives_are_shared),
+        ("messages_without_receives_fail", messages_without_receives_fail),
     ] {
         eprintln!("{name}");
         check(verbs, address);
