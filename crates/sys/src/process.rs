@@ -70,6 +70,15 @@ pub fn affinity() -> io::Result<Vec<u32>> {
     Ok((0..libc::CPU_SETSIZE as u32).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu as usize, &set) }).collect())
 }
 
+/// Lets the kernel wake the calling thread at most this much later than a timer asks (PR_SET_TIMERSLACK of prctl(2)).
+///
+/// # Errors
+/// Those of prctl(2).
+pub fn set_timer_slack(ns: u32) -> io::Result<()> {
+    // SAFETY: the option takes a number and no memory.
+    checked(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, libc::c_ulong::from(ns)) })
+}
+
 /// Lets the calling thread run on these processors only.
 ///
 /// # Errors

@@ -20,15 +20,60 @@ const MOST_NS: u64 = 100_000;
 /// byte, both sides' system calls included: 2,000 to 100,000.
 ///
 /// The process measures it once, with two threads on two processors that wake each other over a socket, and takes the
-/// median. Where that is not possible, the answer is 20,000.
+/// median. A process that is held to one processor of several is woken from other ones: there a timer wakes a thread.
+/// Where neither is possible, the answer is 20,000.
 pub fn cost_ns() -> u64 {
     static COST_NS: OnceLock<u64> = OnceLock::new();
     *COST_NS.get_or_init(|| measure().unwrap_or(20_000).clamp(LEAST_NS, MOST_NS))
 }
 
 fn measure() -> io::Result<u64> {
-    let cpus = process::affinity()?;
-    let (&first, &last) = (cpus.first().ok_or(io::ErrorKind::NotFound)?, cpus.last().ok_or(io::ErrorKind::NotFound)?);
+    match way(&process::affinity()?, process::host().cpus) {
+        Way::Timer => by_timer(),
+        Way::Socket(first, last) => by_socket(first, last),
+    }
+}
+
+/// The ways to measure.
+#[derive(Debug, PartialEq, Eq)]
+enum Way {
+    Timer,
+    /// Between these two processors; the same one twice on a machine that has no other.
+    Socket(u32, u32),
+}
+
+/// The way for a thread that may run on `cpus`, on a machine with `online` processors.
+///
+/// Two threads on one processor pass their byte on without ever waking it, which is cheaper than what peers on other
+/// processors cost.
+fn way(cpus: &[u32], online: u32) -> Way {
+    match cpus {
+        [first, .., last] => Way::Socket(*first, *last),
+        [only] if online <= 1 => Way::Socket(*only, *only),
+        _ => Way::Timer,
+    }
+}
+
+/// The price by a timer: how much longer than asked a sleep takes.
+fn by_timer() -> io::Result<u64> {
+    let sleeps = move || -> io::Result<u64> {
+        // The kernel may wake a thread later than asked, to wake several at once: not this one.
+        process::set_timer_slack(1)?;
+        let mut rounds = [0; ROUNDS];
+        for round in &mut rounds {
+            let began = Instant::now();
+            std::thread::sleep(SLEEP);
+            *round = began.elapsed().saturating_sub(SLEEP).as_nanos() as u64;
+        }
+        rounds.sort_unstable();
+        Ok(rounds[ROUNDS / 2])
+    };
+    let sleeps = std::thread::Builder::new().name("wake-timer".to_string()).spawn(sleeps)?;
+    sleeps.join().map_err(|_| io::Error::other("a thread that measures a wake-up has panicked"))?
+}
+
+/// The price by a socket between two processors.
+fn by_socket(first: u32, last: u32) -> io::Result<u64> {
     let (mut near, mut far) = UnixStream::pair()?;
     let echo = move || -> io::Result<()> {
         process::set_affinity(&[last])?;
@@ -75,5 +120,14 @@ mod tests {
         assert!((LEAST_NS..=MOST_NS).contains(&cost_ns), "{cost_ns}");
         assert_eq!(super::cost_ns(), cost_ns, "measured once");
         assert!(measure().expect("two threads and a socket") > 0);
+        assert!(by_timer().expect("a thread and a timer") > 0);
+    }
+
+    #[test]
+    fn one_processor_of_several_is_woken_from_others() {
+        assert_eq!(way(&[0, 1, 7], 8), Way::Socket(0, 7));
+        assert_eq!(way(&[3], 8), Way::Timer);
+        assert_eq!(way(&[0], 1), Way::Socket(0, 0));
+        assert_eq!(way(&[], 8), Way::Timer);
     }
 }
