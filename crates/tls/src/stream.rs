@@ -315,32 +315,86 @@ impl Stream {
         !self.is_drained && unsafe { (self.library.SSL_has_pending)(self.ssl) == 1 }
     }
 
-    /// Sends up to a record's worth of the slices. Bytes count as sent when the socket has taken all of their record.
-    /// After `WouldBlock` the next call has to begin with the same bytes.
+    /// Sends the slices as records, as far as the socket takes them. Bytes count as sent when the socket has taken all
+    /// of their record. After fewer bytes than asked, or `WouldBlock`, the next call has to begin with the bytes that
+    /// follow.
     ///
     /// # Errors
-    /// `WouldBlock` if the socket takes no more now; the errors of send(2).
+    /// `WouldBlock` if the socket takes nothing now; the errors of send(2).
     pub fn write_vectored(&mut self, slices: &[IoSlice]) -> io::Result<usize> {
+        let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+        // Each record is a call to send(2). Corked, the socket sends segments as large as it can and not one a record.
+        let corked = bytes > RECORD;
+        if corked {
+            self.cork(true);
+        }
+        let mut from = Place { slice: 0, at: 0 };
+        let mut sent = 0;
+        let outcome = loop {
+            if sent == bytes {
+                break Ok(());
+            }
+            match self.write_from(slices, &mut from) {
+                Ok(now) => sent += now,
+                Err(stop) => break Err(stop),
+            }
+        };
+        if corked {
+            self.cork(false);
+        }
+        match outcome {
+            Err(stop) if sent == 0 => Err(stop.into()),
+            // The next call tells.
+            _ => Ok(sent),
+        }
+    }
+
+    /// Holds small segments back, or sends what was held back: TCP_CORK of tcp(7). A socket of another kind has none.
+    fn cork(&self, is_held: bool) {
+        let value = c_int::from(is_held);
+        // SAFETY: the option's value has the given number of bytes.
+        unsafe {
+            libc::setsockopt(
+                self.tcp.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_CORK,
+                (&raw const value).cast(),
+                size_of::<c_int>() as libc::socklen_t,
+            )
+        };
+    }
+
+    /// Sends one record of the bytes at `from`, moves on, and returns how many they are.
+    fn write_from(&mut self, slices: &[IoSlice], from: &mut Place) -> Result<usize, Stop> {
         let most = self.retried.unwrap_or(RECORD);
-        let first = slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
+        while from.at == slices[from.slice].len() {
+            *from = Place { slice: from.slice + 1, at: 0 };
+        }
         let mut record = std::mem::take(&mut self.record);
+        let first = &slices[from.slice][from.at..];
+        let mut end = Place { slice: from.slice, at: from.at + most };
         let content = match first.len() >= most {
             true => &first[..most],
             false => {
                 record.clear();
-                for slice in slices {
-                    record.extend_from_slice(&slice[..slice.len().min(most - record.len())]);
+                record.extend_from_slice(first);
+                end = Place { slice: from.slice, at: slices[from.slice].len() };
+                while record.len() < most && end.slice + 1 < slices.len() {
+                    let next = &slices[end.slice + 1];
+                    let part = next.len().min(most - record.len());
+                    record.extend_from_slice(&next[..part]);
+                    end = Place { slice: end.slice + 1, at: part };
                 }
                 &record[..]
             }
         };
-        let outcome = match content.len() {
-            0 => Ok(0),
-            length => self.write_record(content).map(|()| length),
-        };
+        let outcome = self.write_record(content).map(|()| content.len());
         self.retried = matches!(&outcome, Err(Stop::WantsWrite | Stop::WantsRead)).then_some(content.len());
         self.record = record;
-        outcome.map_err(Into::into)
+        if outcome.is_ok() {
+            *from = end;
+        }
+        outcome
     }
 
     fn write_record(&mut self, content: &[u8]) -> Result<(), Stop> {
@@ -388,6 +442,14 @@ impl Drop for Stream {
         // SAFETY: the pointer comes from Box::into_raw, and no callback can come any more.
         drop(unsafe { Box::from_raw(self.peer) });
     }
+}
+
+/// A place in a list of slices.
+struct Place {
+    /// The number of the slice.
+    slice: usize,
+    /// The bytes of that slice that lie before the place.
+    at: usize,
 }
 
 /// The reason why a call did not succeed.

@@ -223,7 +223,7 @@ impl Output {
         }
         let to: &TcpStream = match to {
             Wire::Plain(tcp) => tcp,
-            Wire::Secured(_) => return send_records(to, &mut slices[..count]).map(|sent| (asked, sent)),
+            Wire::Secured(_) => return send_records(to, &slices[..count]).map(|sent| (asked, sent)),
         };
         loop {
             match sendmsg(to, &slices[..count], &mut SendAncillaryBuffer::default(), flags) {
@@ -285,19 +285,11 @@ impl Output {
     }
 }
 
-/// Sends the slices as records of TLS, as far as the socket takes them. Returns the bytes whose records it has taken.
-fn send_records(to: &mut Wire, mut slices: &mut [IoSlice]) -> io::Result<usize> {
-    let mut sent = 0;
-    loop {
-        match to.write_vectored(slices) {
-            Ok(0) => return Ok(sent),
-            Ok(now) => {
-                sent += now;
-                IoSlice::advance_slices(&mut slices, now);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(sent),
-            Err(error) => return Err(error),
-        }
+/// Sends the slices as records of TLS. Returns the bytes whose records the socket has taken.
+fn send_records(to: &mut Wire, slices: &[IoSlice]) -> io::Result<usize> {
+    match to.write_vectored(slices) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        sent => sent,
     }
 }
 
