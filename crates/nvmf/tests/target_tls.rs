@@ -160,6 +160,9 @@ fn without_the_key_of_an_authentication_nobody_uses_the_listener() {
     let mut other = options.clone();
     other.set_host(OTHER_HOST.parse().unwrap());
     refused(&other);
+    // A host without a secret may get one later: it may try again.
+    let mut unknown = raw::Host::open(served.address, false, false);
+    assert_eq!(unknown.connect(0, 32, raw::dynamic(), FIRST, OTHER_HOST).status, Status::CONNECT_INVALID_HOST);
     // An I/O queue begins with TLS.
     let mut host = raw::Host::open(served.address, false, false);
     let status = host.connect(1, 32, 1, FIRST, HOST).status;

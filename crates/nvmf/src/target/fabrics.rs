@@ -104,7 +104,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     let authenticator = shared.authenticator();
     let exchange = authenticator.and_then(|gate| gate.begin(host_nqn.as_str(), subsystem_nqn.as_str(), channel));
     if exchange.is_none() && channel == Channel::Concatenating {
-        return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));
+        return Err((Status::CONNECT_INVALID_HOST, 0)); // its key may come, as its place in a list of hosts
     }
     let mut controllers = shared.controllers();
     // Any peer may ask the discovery service under any name, and any peer may give the name of a host that must prove
