@@ -405,7 +405,7 @@ pub fn messages_without_receives_fail<V: Verbs>(verbs: &V, address: SocketAddr) 
     let listening = Listening::new(verbs, address);
     let host = ask(verbs, listening.address(), 5, b"");
     let (incoming, ..) = asked(verbs, &listening.channel);
-    let target = accept_bounded(verbs, incoming, 10, Some(1));
+    let target = accept_bounded(verbs, incoming, 10, Some(3));
     assert_eq!((host.event(), target.event()), ("5 established".to_owned(), "10 established".to_owned()));
     target.receive(1, 0, 8);
     host.post(1, MESSAGE, 0, 8);
