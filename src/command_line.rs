@@ -108,9 +108,10 @@ fn refuse(error: &clap::Error) -> anyhow::Result<Exit> {
         .lines()
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
         .map(str::trim)
-        .filter(|line| !line.is_empty())
+        // The advice to escape the word does not help a user who mistyped an option.
+        .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass"))
         .collect();
-    bail!("{} (--help explains)", said.join(" ").trim_start_matches("error: "))
+    bail!("{} (--help explains)", said.join(" ").trim_start_matches("error: ").replace(" tip: ", "; "))
 }
 
 /// Job options and files from the words that the clap table did not take. Flags that only `run` has are refused.
