@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use measure::change::{self, ChangePoint};
 use measure::figures;
-use measure::schema::{Curve, Estimate, LoadLine, SweepResult};
+use measure::schema::{Answer, Curve, Estimate, LoadLine, SweepResult};
 
 /// The probability that noise alone shows any change on the whole page.
 const ALPHA: f64 = 0.05;
@@ -44,10 +44,10 @@ impl Entry {
 
     /// The reason for a missing figure.
     pub fn reason(&self) -> String {
-        match &self.line {
+        match self.line.as_ref().map(LoadLine::answer) {
             None => "the sweep has too few points".into(),
-            Some(line) if line.still_rising => "the curve is still rising".into(),
-            Some(line) => line.unnamed.clone().unwrap_or_default(),
+            Some(Answer::Unnamed(why)) => why.into(),
+            Some(Answer::Beyond | Answer::At(_) | Answer::Between(..)) => "the curve is still rising".into(),
         }
     }
 }
@@ -134,5 +134,21 @@ fn entry(path: &Path, sweep: &SweepResult, curve: &Curve) -> Entry {
         file: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         version: sweep.provenance.version.clone(),
         line: curve.line.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_that_of_the_sweep() {
+        let reason = |line: Option<LoadLine>| {
+            Entry { started_unix_ms: 0, file: String::new(), version: String::new(), line }.reason()
+        };
+        let rising = LoadLine { still_rising: true, ..LoadLine::default() };
+        assert_eq!(reason(Some(rising.clone())), "the curve is still rising");
+        assert_eq!(reason(Some(LoadLine { unnamed: Some("too few visits".into()), ..rising })), "too few visits");
+        assert_eq!(reason(None), "the sweep has too few points");
     }
 }
