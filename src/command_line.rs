@@ -9,7 +9,8 @@ use std::path::Path;
 use anyhow::bail;
 use clap::{Arg, ArgMatches, Command};
 use job::Invocation;
-use job::args::{Action, RunOptions};
+use job::args::{Action, FLAGS, RunOptions};
+use job::options;
 
 use crate::exit::Exit;
 use crate::{output, version};
@@ -68,7 +69,9 @@ pub fn dispatch(subcommands: &[Subcommand], arguments: Vec<OsString>) -> anyhow:
     let found = subcommands.iter().find(|subcommand| (subcommand.command)().get_name() == name);
     let (own, job) = match found {
         Some(Subcommand { arguments: Arguments::Both, command, .. }) => {
-            let (own, job) = split(&command(), &arguments[2..]);
+            let command = command();
+            let (own, job) = split(&command, &arguments[2..]);
+            refuse_mistyped(&command, &job)?;
             ([&arguments[..2], &own].concat(), job)
         }
         Some(Subcommand { arguments: Arguments::Job, .. }) => (arguments[..2].to_vec(), arguments[2..].to_vec()),
@@ -160,6 +163,23 @@ fn split(command: &Command, arguments: &[OsString]) -> (Vec<OsString>, Vec<OsStr
         }
     }
     (own, job)
+}
+
+/// Refuses the words for the job crate that are unknown there and nearest to an argument of the clap table.
+fn refuse_mistyped(command: &Command, job: &[OsString]) -> anyhow::Result<()> {
+    let own: Vec<&str> = command.get_arguments().filter_map(Arg::get_long).collect();
+    let of_jobs: Vec<&str> =
+        FLAGS.iter().map(|flag| flag.name).chain(options::all().flat_map(|option| option.names())).collect();
+    for word in job.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str()?.strip_prefix("--")) {
+        let name = word.split('=').next().unwrap_or_default();
+        if !of_jobs.iter().any(|known| known.starts_with(name))
+            && let Some(meant) = options::did_you_mean(name, own.iter().chain(&of_jobs).copied())
+            && own.contains(&meant)
+        {
+            bail!("unknown option --{name} (did you mean --{meant}?)");
+        }
+    }
+    Ok(())
 }
 
 /// The row of the argument in the clap table; Some(None) for the help flag, which clap adds by itself.

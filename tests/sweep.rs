@@ -129,6 +129,7 @@ fn what_cannot_be_swept_is_one_line() {
         (&["sweep", "--engine=warp"], &["warp", "io_uring"]),
         (&["sweep", "--bs=4q"], &["4q"]),
         (&["sweep", "--no-such-option=1"], &["no-such-option"]),
+        (&["sweep", "--bond=1%"], &["--bond", "did you mean --bound?"]),
         (&["sweep", "empty", "--filename=other"], &["empty", "other"]),
         (&["sweep", "two.fio"], &["two.fio", "a, b"]),
     ] {
