@@ -21,17 +21,8 @@ fn linux_6_12_serves_the_initiator() {
     let (back_key, back_path) = key(directory, "back.key", 0, NQN);
     let (_, wrong_path) = key(directory, "wrong.key", 0, HOST);
     let script = r#"
-cd /sys/kernel/config/nvmet
-truncate -s 32M /tmp/disk
-here=subsystems/$SUBSYSTEM
-mkdir $here && echo 1 > $here/attr_allow_any_host && mkdir $here/namespaces/1 || failed 'no nvmet'
-echo 1 > $here/namespaces/1/buffered_io
-echo /tmp/disk > $here/namespaces/1/device_path && echo 1 > $here/namespaces/1/enable || failed 'no namespace'
-mkdir ports/1 && cd ports/1
-echo tcp > addr_trtype; echo ipv4 > addr_adrfam; echo 10.0.2.15 > addr_traddr; echo 4420 > addr_trsvcid
-cd ../..
-open_port() { ln -s /sys/kernel/config/nvmet/$here ports/1/subsystems/$SUBSYSTEM || failed 'no port'; }
-close_port() { rm ports/1/subsystems/$SUBSYSTEM; }
+make_target
+echo 1 > $here/attr_allow_any_host
 open_port
 outside verify
 outside begin

@@ -118,24 +118,17 @@ fn linux_is_a_target(debian: &str) {
     let directory = place.path();
     let port = free_port();
     let script = r#"
-cd /sys/kernel/config/nvmet
-truncate -s 32M /tmp/disk
-here=subsystems/$SUBSYSTEM
-mkdir $here && echo 1 > $here/attr_allow_any_host && mkdir $here/namespaces/1 || failed 'no nvmet'
-echo 1 > $here/namespaces/1/buffered_io
-echo /tmp/disk > $here/namespaces/1/device_path && echo 1 > $here/namespaces/1/enable || failed 'no namespace'
-mkdir ports/1 && cd ports/1
-echo tcp > addr_trtype; echo ipv4 > addr_adrfam; echo 10.0.2.15 > addr_traddr; echo 4420 > addr_trsvcid
-echo tls1.3 > addr_tsas && echo required > addr_treq || failed 'no TLS'
-cd ../..
+make_target
+echo 1 > $here/attr_allow_any_host
+echo tls1.3 > ports/1/addr_tsas && echo required > ports/1/addr_treq || failed 'no TLS'
 number=0
 for key in $KEYS; do
   for version in 0 1; do
     share_key $key $version $SUBSYSTEM
-    ln -s /sys/kernel/config/nvmet/$here ports/1/subsystems/$SUBSYSTEM || failed 'no port'
+    open_port
     outside verify $number
     outside refuse $number
-    rm ports/1/subsystems/$SUBSYSTEM
+    close_port
     forget_keys
   done
   number=$((number + 1))
@@ -223,19 +216,11 @@ fn linux_of_debian_14_as_target_concatenates_secure_channels() {
     let port = free_port();
     let script = format!("OWN={own}\n")
         + r#"
-cd /sys/kernel/config/nvmet
-truncate -s 32M /tmp/disk
-here=subsystems/$SUBSYSTEM
+make_target
 mkdir hosts/$HOST && echo "$OWN" > hosts/$HOST/dhchap_key || failed 'no key'
-mkdir $here && mkdir $here/namespaces/1 || failed "no nvmet"
 ln -s /sys/kernel/config/nvmet/hosts/$HOST $here/allowed_hosts/$HOST || failed "no host"
-echo 1 > $here/namespaces/1/buffered_io
-echo /tmp/disk > $here/namespaces/1/device_path && echo 1 > $here/namespaces/1/enable || failed 'no namespace'
-mkdir ports/1 && cd ports/1
-echo tcp > addr_trtype; echo ipv4 > addr_adrfam; echo 10.0.2.15 > addr_traddr; echo 4420 > addr_trsvcid
-echo tls1.3 > addr_tsas && echo 'not required' > addr_treq || failed 'no TLS'
-cd ../..
-ln -s /sys/kernel/config/nvmet/$here ports/1/subsystems/$SUBSYSTEM || failed 'no port'
+echo tls1.3 > ports/1/addr_tsas && echo 'not required' > ports/1/addr_treq || failed 'no TLS'
+open_port
 # Without a group there is no secret for a key: the reason is told.
 outside refuse
 echo ffdhe2048 > hosts/$HOST/dhchap_dhgroup || failed 'no group'

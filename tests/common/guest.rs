@@ -24,6 +24,20 @@ says() { what=$1; shift; try "$@"; grep -qE -- "$what" /tmp/said || { cat /tmp/s
 outside() { echo "outside: $*"; read -r answer < /dev/ttyS0; [ "$answer" = done ] || failed "outside: $*: $answer"; }
 # Waits until a command succeeds.
 wait_for() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 3000 ] || failed "waited for: $*"; usleep 100000; done; }
+# Makes Linux a target of a disk of 32 MiB. Hosts reach the target from open_port to close_port.
+make_target() {
+  cd /sys/kernel/config/nvmet
+  truncate -s 32M /tmp/disk
+  here=subsystems/$SUBSYSTEM
+  mkdir $here && mkdir $here/namespaces/1 || failed 'no nvmet'
+  echo 1 > $here/namespaces/1/buffered_io
+  echo /tmp/disk > $here/namespaces/1/device_path && echo 1 > $here/namespaces/1/enable || failed 'no namespace'
+  mkdir ports/1
+  echo tcp > ports/1/addr_trtype; echo ipv4 > ports/1/addr_adrfam
+  echo 10.0.2.15 > ports/1/addr_traddr; echo 4420 > ports/1/addr_trsvcid
+}
+open_port() { ln -s /sys/kernel/config/nvmet/$here ports/1/subsystems/$SUBSYSTEM || failed 'no port'; }
+close_port() { rm ports/1/subsystems/$SUBSYSTEM; }
 # Linux from 6.6 on takes a host for one of its NQN and its identifier together: both are named where nvme-cli looks.
 host_id=9f2c1b1e-3c5b-4f57-8d2e-6a0d1f0b7c11
 echo $host_id > /etc/nvme/hostid; echo nqn.2014-08.org.nvmexpress:uuid:$host_id > /etc/nvme/hostnqn
