@@ -82,6 +82,10 @@ fn command() -> Command {
             format!("Address to listen on; repeat the option for more [default: 127.0.0.1:{PORT}]"),
         ))
         .arg(one("nqn", "NQN").conflicts_with("config").help(format!("Name of the subsystem [default: {NQN}]")))
+        .arg(one("cntlid-range", "FIRST-LAST").conflicts_with("config").help(
+            "Identifiers of controllers to give: hosts that use one NQN of several targets need different ones of each \
+             [default: all, beginning at a random one]",
+        ))
         .arg(many("allow-host", "NQN", "Let this host connect; hosts that no --allow-host names are refused".into()))
         .arg(
             one("dhchap-key", "FILE")
@@ -293,6 +297,16 @@ fn settings(matches: &ArgMatches) -> anyhow::Result<Settings> {
     })
 }
 
+/// `FIRST-LAST` as identifiers of controllers. NVM Express Base Specification 2.0 reserves those from FFF0h on; SPDK
+/// begins at 1.
+fn cntlids(range: &str) -> anyhow::Result<(u16, u16)> {
+    let ends = range.split_once('-').and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+    match ends {
+        Some((first, last)) if (1..=last).contains(&first) && last <= 65_519 => Ok((first, last)),
+        _ => bail!("--cntlid-range {range}: give two numbers from 1 to 65519, the lower one first: 1-999"),
+    }
+}
+
 /// `0-3,8` as processors.
 fn cores(list: &str) -> anyhow::Result<Vec<u32>> {
     let there = sys::process::affinity().context("cannot read the list of processors")?;
@@ -343,7 +357,9 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
         namespaces.push(name);
     }
     if namespaces.is_empty() {
-        if let Some(useless) = ["listen", "nqn", "allow-host"].into_iter().find(|name| matches.contains_id(name)) {
+        if let Some(useless) =
+            ["listen", "nqn", "cntlid-range", "allow-host"].into_iter().find(|name| matches.contains_id(name))
+        {
             bail!("--{useless} has no effect without --null, --mem or --file");
         }
         return Ok(calls);
@@ -370,7 +386,12 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
         )]);
     }
     let most = namespaces.len().max(32);
-    calls.push(("nvmf_create_subsystem", json!({ "nqn": nqn, "allow_any_host": any, "max_namespaces": most })));
+    let mut subsystem = json!({ "nqn": nqn, "allow_any_host": any, "max_namespaces": most });
+    if let Some(range) = matches.get_one::<String>("cntlid-range") {
+        let (first, last) = cntlids(range)?;
+        (subsystem["min_cntlid"], subsystem["max_cntlid"]) = (json!(first), json!(last));
+    }
+    calls.push(("nvmf_create_subsystem", subsystem));
     let mut keys = serde_json::Map::new();
     for (option, param) in [("dhchap-key", "dhchap_key"), ("dhchap-ctrlr-key", "dhchap_ctrlr_key"), ("tls-key", "psk")]
     {

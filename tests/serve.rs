@@ -4,6 +4,7 @@ mod common;
 use common::served::{NQN, Served};
 use common::*;
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -139,6 +140,9 @@ fn what_cannot_be_served_is_refused_in_one_line() {
         (&["--null", "1g", "--metrics", "here"], "give a port, or ADDRESS:PORT"),
         (&["--null", "1g", "--block-size", "1000"], "block_size 1000 is not a power of two"),
         (&["--null", "1g", "--nqn", "name"], "name"),
+        (&["--null", "1g", "--cntlid-range", "9-1"], "--cntlid-range 9-1: give two numbers from 1 to 65519"),
+        (&["--null", "1g", "--cntlid-range", "1-65520"], "from 1 to 65519"),
+        (&["--null", "1g", "--cntlid-range", "0-9"], "from 1 to 65519"),
         (&["--listen", "127.0.0.1"], "--listen has no effect without --null, --mem or --file"),
         (&["--null", "1g", "-c", "config.json"], "cannot be used with"),
         (&["-c", "config.json"], "config.json: it has no \"subsystems\""),
@@ -148,6 +152,32 @@ fn what_cannot_be_served_is_refused_in_one_line() {
         assert!(told.contains(part), "{arguments:?}: {told}");
     }
     assert_eq!(names(place.path()), ["config.json", "short"], "nothing is left behind");
+}
+
+#[test]
+fn controllers_get_identifiers_of_the_range() {
+    let place = directory();
+    let served = Served::one_line(place.path(), &["--null", "1g", "--cntlid-range", "500-501"]);
+    let load =
+        ["run", "--name=a", "--ioengine=nvme_tcp", "--rw=randread", "--thinktime=1ms", "--thread", "--eta=never"];
+    let timed = ["--time_based", "--runtime=60", &served.filename(1)];
+    let mut hosts = [0, 1].map(|_| {
+        let mut host = plimsoll(place.path());
+        host.args(load).args(timed).stdout(Stdio::null()).spawn().unwrap()
+    });
+    let identifiers = || {
+        let controllers = served.rpc(&["nvmf_subsystem_get_controllers", &format!("nqn={NQN}")]);
+        let controllers = controllers.as_array().unwrap().iter();
+        controllers.map(|controller| controller["cntlid"].as_u64().unwrap()).collect::<BTreeSet<_>>()
+    };
+    while identifiers().len() < 2 {
+        assert!(hosts.iter_mut().all(|host| host.try_wait().unwrap().is_none()), "a host ended");
+    }
+    assert_eq!(identifiers(), BTreeSet::from([500, 501]));
+    for host in &mut hosts {
+        host.kill().unwrap();
+        host.wait().unwrap();
+    }
 }
 
 #[test]
