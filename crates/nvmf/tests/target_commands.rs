@@ -268,6 +268,51 @@ fn hosts_hear_of_namespaces_that_come_go_and_grow() {
     assert!(admin.command(request, &[]).status.is(Status::ASYNC_EVENT_LIMIT_EXCEEDED));
 }
 
+/// A change that comes while the host reads the page of the one before is in that page, or the host is told of it.
+#[test]
+fn no_change_of_a_namespace_is_lost_while_the_page_is_read() {
+    const ROUNDS: u64 = 500;
+    let served = Served::plain();
+    let (mut admin, _queue) = Host::pair(served.address);
+    let enable = Command {
+        cdw10: feature::ASYNC_EVENT_CONFIGURATION.into(),
+        cdw11: feature::EVENT_NAMESPACE,
+        ..Command::new(admin::SET_FEATURES, 0)
+    };
+    assert_eq!(admin.command(enable, &[]).status, Status::SUCCESS);
+    let page = |retain, offset| GetLogPage { lid: log::CHANGED_NAMESPACES, lsp: 0, retain, length: 4096, offset };
+    let told = |admin: &mut Host| {
+        admin.send_command(Command::new(admin::ASYNC_EVENT_REQUEST, 0), &[]);
+        assert_eq!(AsyncEvent::of(admin.response().result), AsyncEvent::NAMESPACE_CHANGED);
+        // A read that is refused reads nothing.
+        assert!(admin.fetch(page(false, 4100).command(0)).unwrap_err().is(Status::INVALID_FIELD));
+        // A page that a change came into after all may be read before the host is told of that change.
+        assert!(matches!(admin.fetch(page(false, 0).command(0)).unwrap()[..8], [0 | 1, 0, 0, 0, 0, 0, 0, 0]));
+    };
+    let (begin, begun) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let target = &served.target;
+        scope.spawn(move || {
+            for round in begun {
+                target.resize_device("mem", Some((64 + round % 2 * 2) << 20)).unwrap();
+                (0..round * 61 % 4096).for_each(|_| std::hint::spin_loop());
+                target.resize_device("mem", Some((65 + round % 2 * 2) << 20)).unwrap();
+                end.send(()).unwrap();
+            }
+        });
+        for round in 0..ROUNDS {
+            begin.send(round).unwrap();
+            told(&mut admin);
+            ended.recv().unwrap();
+            if admin.fetch(page(true, 0).command(0)).unwrap()[0] != 0 {
+                told(&mut admin);
+            }
+        }
+        drop(begin);
+    });
+}
+
 /// A host may have no keep-alive timeout, but none that is shorter than the transport's.
 #[test]
 fn keep_alive_timeouts_are_as_long_as_the_transport_says() {

@@ -232,9 +232,12 @@ impl IdentifyNamespace {
     }
 }
 
+/// Bytes of a list of namespaces.
+pub const NAMESPACE_LIST_BYTES: usize = 4096;
+
 /// A list of up to 1024 namespaces: the identifiers in `ids` above `after`, ascending as they come; zeros end it.
-pub fn namespace_list(ids: impl IntoIterator<Item = u32>, after: u32) -> [u8; 4096] {
-    let mut bytes = [0; 4096];
+pub fn namespace_list(ids: impl IntoIterator<Item = u32>, after: u32) -> [u8; NAMESPACE_LIST_BYTES] {
+    let mut bytes = [0; NAMESPACE_LIST_BYTES];
     let above = ids.into_iter().filter(|&id| id > after);
     for (entry, id) in bytes.chunks_exact_mut(4).zip(above) {
         entry.copy_from_slice(&id.to_le_bytes());

@@ -19,7 +19,9 @@ mod text;
 
 pub use command::{Command, CopySource, Data, GetLogPage, Identify, Range, Sgl};
 pub use completion::{AsyncEvent, Completion};
-pub use identify::{IdentifyController, IdentifyNamespace, LbaFormat, NamespaceIds, cns, namespace_list, oncs};
+pub use identify::{
+    IdentifyController, IdentifyNamespace, LbaFormat, NAMESPACE_LIST_BYTES, NamespaceIds, cns, namespace_list, oncs,
+};
 pub use nqn::{DISCOVERY_NQN, Nqn, NqnError};
 pub use status::Status;
 pub use text::Text;

@@ -133,15 +133,22 @@ fn log_page(
         return Err(Status::INVALID_FIELD.do_not_retry());
     }
     let room = room(conn, command)?;
-    let mut page = logs::page(core, conn, controller, command.nsid, &asked)?;
+    let offset = usize::try_from(asked.offset).unwrap_or(usize::MAX);
+    // A page that is not given stays unread.
+    if logs::bytes_of_news(asked.lid).is_some_and(|bytes| offset > bytes) {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
+    // Before the page is made: the host is told of what happens between the two, whether or not the page has it.
     if !asked.retain {
+        controller.lock().unmask(asked.lid);
+    }
+    let mut page = logs::page(core, conn, controller, command.nsid, &asked)?;
+    if !asked.retain && asked.lid == log::RESERVATION_NOTIFICATION {
         let mut state = controller.lock();
-        state.unmask(asked.lid);
-        if asked.lid == log::RESERVATION_NOTIFICATION && !state.notices.is_empty() {
+        if !state.notices.is_empty() {
             state.raise(AsyncEvent::RESERVATION_NOTICE);
         }
     }
-    let offset = usize::try_from(asked.offset).unwrap_or(usize::MAX);
     // Section 5.16: an offset beyond the end of the page.
     if offset > page.len() {
         return Err(Status::INVALID_FIELD.do_not_retry());

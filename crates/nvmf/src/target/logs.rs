@@ -11,12 +11,22 @@ use super::io_command;
 use super::transport::Transport;
 use crate::spec::log::{self, DiscoveryEntry, DiscoveryHeader, Effects, Firmware, Smart};
 use crate::spec::opcode::{admin, io};
-use crate::spec::{DISCOVERY_NQN, GetLogPage, Nqn, Status, Text, namespace_list, oncs};
+use crate::spec::reservation::ReservationNotification;
+use crate::spec::{DISCOVERY_NQN, GetLogPage, NAMESPACE_LIST_BYTES, Nqn, Status, Text, namespace_list, oncs};
 
 /// The temperature above which a drive would warn. The target reports a lower one.
 pub(super) const WARNING_KELVINS: u16 = 343;
 pub(super) const CRITICAL_KELVINS: u16 = 373;
 const ROOM_KELVINS: u16 = 298;
+
+/// The size of a page that a host reads once: what it has read goes.
+pub(super) fn bytes_of_news(lid: u8) -> Option<usize> {
+    match lid {
+        log::CHANGED_NAMESPACES => Some(NAMESPACE_LIST_BYTES),
+        log::RESERVATION_NOTIFICATION => Some(ReservationNotification::BYTES),
+        _ => None,
+    }
+}
 
 /// The whole content of a log page.
 ///
