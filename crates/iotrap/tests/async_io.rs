@@ -68,6 +68,12 @@ programs! {
     syncs_cover_writes: true,
     threads_share_a_context: true,
     descriptors_of_others_stay: true,
+    cuts_come_after_writes: true,
+    ioctls_come_after_writes: true,
+    copies_have_submitted_writes: true,
+    unlocks_come_after_writes: true,
+    every_sync_covers_writes: true,
+    flags_change_after_writes: true,
 }
 
 /// A sync of data that was written over lanes does not hold the submitter up.

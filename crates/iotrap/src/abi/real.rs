@@ -3,7 +3,7 @@
 //! Before `.init_array` has run (constructors of other libraries, allocators of other preloads) nothing is looked up.
 //! Until then a call is made as its system call, where it has one: see [`crate::abi::raw`].
 
-use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
@@ -260,6 +260,11 @@ real! {
     fn fsync(fd: c_int) -> c_int, else kernel!(libc::SYS_fsync, fd as isize);
     fn fdatasync(fd: c_int) -> c_int, else kernel!(libc::SYS_fdatasync, fd as isize);
     fn syncfs(fd: c_int) -> c_int, else kernel!(libc::SYS_syncfs, fd as isize);
+    fn sync() -> Nothing, else {
+        let _: c_int = kernel!(libc::SYS_sync);
+    };
+    fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int,
+        else kernel!(libc::SYS_ioctl, fd as isize, request, argument);
     fn sync_file_range(fd: c_int, offset: i64, count: i64, flags: u32) -> c_int,
         else kernel!(libc::SYS_sync_file_range, fd as isize, offset, count, flags);
 

@@ -140,8 +140,10 @@ fn control(fd: c_int, command: c_int, argument: usize, real: impl Fn() -> c_int)
         libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {
             let lock: *const libc::flock = core::ptr::with_exposed_provenance(argument);
             // SAFETY: null, or what the program gives these commands.
-            if unsafe { lock.as_ref() }.is_some_and(|lock| c_int::from(lock.l_type) != libc::F_UNLCK) {
-                super::lock::before(fd);
+            match unsafe { lock.as_ref() } {
+                Some(lock) if c_int::from(lock.l_type) == libc::F_UNLCK => super::lock::before_unlock(fd),
+                Some(_) => super::lock::before(fd),
+                None => {}
             }
             real()
         }
@@ -155,6 +157,8 @@ fn control(fd: c_int, command: c_int, argument: usize, real: impl Fn() -> c_int)
 }
 
 fn set_flags(fd: c_int, flags: c_int, real: impl Fn() -> c_int) -> c_int {
+    // Requests in flight are carried out by the flags of that moment: an append would put a write elsewhere.
+    crate::aio::async_io::settle(fd);
     if table::get(fd) == Entry::Nothing {
         return real();
     }

@@ -11,8 +11,16 @@ use crate::state::lane;
 use crate::state::node::NodeRef;
 use crate::state::reason::Reason;
 
+/// Waits for the requests that were submitted under a lock that the program is about to give back, or to weaken: the
+/// next holder sees what they have written.
+pub fn before_unlock(fd: c_int) {
+    crate::aio::async_io::settle(fd);
+}
+
 /// Ends the spreading of a file that is about to be locked through `fd`, which may be any descriptor of the file.
 pub fn before(fd: c_int) {
+    // A lock may also replace a stronger one.
+    before_unlock(fd);
     if !lane::active() {
         return;
     }
@@ -46,8 +54,9 @@ pub fn before(fd: c_int) {
 /// As flock(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn flock(fd: c_int, operation: c_int) -> c_int {
-    if operation & libc::LOCK_UN == 0 {
-        before(fd);
+    match operation & libc::LOCK_UN {
+        0 => before(fd),
+        _ => before_unlock(fd),
     }
     // SAFETY: the program's contract.
     unsafe { real::flock(fd, operation) }
@@ -62,8 +71,10 @@ macro_rules! lockf {
             /// As lockf(3).
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(fd: c_int, command: c_int, length: i64) -> c_int {
-                if matches!(command, libc::F_LOCK | libc::F_TLOCK) {
-                    before(fd);
+                match command {
+                    libc::F_LOCK | libc::F_TLOCK => before(fd),
+                    libc::F_ULOCK => before_unlock(fd),
+                    _ => {}
                 }
                 // SAFETY: the program's contract.
                 unsafe { real::$name(fd, command, length) }

@@ -22,6 +22,7 @@ pub mod exec;
 pub mod executed;
 pub mod exit;
 pub mod filter;
+pub mod ioctl;
 pub mod libaio;
 pub mod limit;
 pub mod lock;

@@ -30,7 +30,12 @@ const CREAT: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 /// # Safety
 /// The path is the program's.
 unsafe fn before(at: c_int, path: Path, flags: c_int) -> Option<Changing> {
-    if flags & libc::O_TRUNC == 0 || !lane::active() {
+    if flags & libc::O_TRUNC == 0 {
+        return None;
+    }
+    // SAFETY: the program's contract.
+    unsafe { crate::aio::async_io::settle_path(at, path) };
+    if !lane::active() {
         return None;
     }
     let _undisturbed = Undisturbed::begin();
@@ -188,6 +193,19 @@ pub unsafe fn by_openat2(at: c_int, path: Path, how: *const core::ffi::c_void, b
     fd
 }
 
+/// Begins to change a file as `before` does, if stdio is about to cut the file to nothing.
+///
+/// # Safety
+/// The path and the mode are the program's, as fopen(3) demands.
+unsafe fn before_stdio(path: Path, mode: Path) -> Option<Changing> {
+    // SAFETY: the program's contract: NUL-terminated.
+    if mode.is_null() || unsafe { mode.read() } != b'w' as c_char {
+        return None;
+    }
+    // SAFETY: the program's contract.
+    unsafe { before(libc::AT_FDCWD, path, libc::O_TRUNC) }
+}
+
 /// Enters the file of a stream that stdio has opened. If the stream may write, nobody sees when it does.
 fn after_stdio(file: File, mode: Path) -> File {
     if file.is_null() || !lane::active() {
@@ -223,8 +241,12 @@ macro_rules! stdio {
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(path: Path, mode: Path) -> File {
                 // SAFETY: the program's contract.
+                let changing = unsafe { before_stdio(path, mode) };
+                // SAFETY: the program's contract.
                 let open = || unsafe { real::$name(path, mode) };
-                after_stdio(room::needing(room::number_of_stream, open), mode)
+                let file = after_stdio(room::needing(room::number_of_stream, open), mode);
+                drop(changing);
+                file
             }
         )*
     };
@@ -246,8 +268,11 @@ macro_rules! reopens {
                 // SAFETY: the program's contract.
                 let entry = unsafe { super::close::before_stream(file) };
                 // SAFETY: the program's contract.
+                let changing = unsafe { before_stdio(path, mode) };
+                // SAFETY: the program's contract.
                 let file = unsafe { real::$name(path, mode, file) };
                 let _errno = errno::kept();
+                drop(changing);
                 let _ = tracking::closed(entry); // freopen(3): errors of closing are not told
                 after_stdio(file, mode)
             }

@@ -13,7 +13,7 @@ use crate::state::node::{self, NodeRef};
 use crate::state::table::{self, Entry};
 
 /// Drains the lanes, makes the change on the opened lane by `change`, and makes all lanes look again.
-fn alone<T>(fd: c_int, change: impl FnOnce() -> T) -> T {
+pub fn alone<T>(fd: c_int, change: impl FnOnce() -> T) -> T {
     crate::aio::async_io::settle(fd);
     if table::get(fd) == Entry::Nothing {
         return change();
@@ -87,6 +87,8 @@ truncates! { truncate truncate64 }
 unsafe fn by_path(path: *const c_char, change: impl FnOnce() -> c_int) -> c_int {
     let _undisturbed = lane::active().then(Undisturbed::begin);
     // SAFETY: the program's contract.
+    unsafe { crate::aio::async_io::settle_path(libc::AT_FDCWD, path) };
+    // SAFETY: the program's contract.
     let stat = || unsafe { raw::stat_at(libc::AT_FDCWD, path) }.ok();
     let errno_before = errno::get();
     let known = if lane::active() { stat().and_then(|stat| node::find(stat.st_dev, stat.st_ino)) } else { None };
@@ -107,11 +109,12 @@ unsafe fn by_path(path: *const c_char, change: impl FnOnce() -> c_int) -> c_int 
 /// The other end may be a pipe or a socket, for which the transfer waits, and the program may leave it. For the time of
 /// the transfer, the written file counts as one that the program writes through the page cache, whatever the flags of
 /// the descriptor: if the program leaves the call, the file stays so.
-fn between<T>(from: c_int, to: c_int, transfer: impl FnOnce() -> T) -> T {
+pub fn between<T>(from: c_int, to: c_int, transfer: impl FnOnce() -> T) -> T {
+    crate::aio::async_io::settle(from);
+    crate::aio::async_io::settle(to);
     if table::get(from) == Entry::Nothing && table::get(to) == Entry::Nothing {
         return transfer();
     }
-    crate::aio::async_io::settle(to);
     let written = {
         let _undisturbed = Undisturbed::begin();
         let _errno = errno::kept();

@@ -75,8 +75,21 @@ pub unsafe extern "C-unwind" fn fdatasync(fd: c_int) -> c_int {
 /// As syncfs(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn syncfs(fd: c_int) -> c_int {
+    crate::aio::async_io::settle_writes();
     // SAFETY: the program's contract.
     every_lane(fd, false, || unsafe { real::syncfs(fd) })
+}
+
+/// sync(2): the data of all files, also those that were submitted and are not in the page cache yet. (Lanes' files are
+/// the kernel's to sync, as all others.)
+///
+/// # Safety
+/// As sync(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sync() {
+    crate::aio::async_io::settle_writes();
+    // SAFETY: a function without arguments.
+    unsafe { real::sync() };
 }
 
 /// sync_file_range(2). Lanes are written past their caches: there the same range is asked for.
@@ -85,6 +98,7 @@ pub unsafe extern "C-unwind" fn syncfs(fd: c_int) -> c_int {
 /// As sync_file_range(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sync_file_range(fd: c_int, offset: i64, count: i64, flags: c_uint) -> c_int {
+    crate::aio::async_io::settle(fd);
     let _undisturbed = (table::get(fd) != Entry::Nothing).then(Undisturbed::begin);
     let Some(group) = GroupRef::proven(fd) else {
         // SAFETY: the program's contract.

@@ -1,8 +1,8 @@
 //! `syscall`: programs that call the kernel by number (libaio's users without libaio, databases) reach the same hooks.
 
-use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
-use super::{close, dup, exec, exit, filter, limit, lock, map, masks, open, receive, room, rw, size, sync};
+use super::{close, dup, exec, exit, filter, ioctl, limit, lock, map, masks, open, receive, room, rw, size, sync};
 use crate::abi::errno;
 use crate::abi::libaio::{Event, Iocb};
 use crate::abi::raw;
@@ -94,6 +94,12 @@ pub unsafe extern "C-unwind" fn syscall(
         libc::SYS_writev => hook!(rw::writev(fd, b as *const libc::iovec, c as c_int)),
         libc::SYS_fsync => hook!(sync::fsync(fd)),
         libc::SYS_fdatasync => hook!(sync::fdatasync(fd)),
+        libc::SYS_sync => {
+            // SAFETY: a function without arguments.
+            unsafe { sync::sync() };
+            0
+        }
+        libc::SYS_ioctl => hook!(ioctl::ioctl(fd, b as c_ulong, c)),
         libc::SYS_syncfs => hook!(sync::syncfs(fd)),
         libc::SYS_sync_file_range => hook!(sync::sync_file_range(fd, b as i64, c as i64, d as c_uint)),
         libc::SYS_ftruncate => hook!(size::ftruncate64(fd, b as i64)),

@@ -3,6 +3,7 @@
 #include "check.h"
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 
 #define DEPTH 64
 #define BLOCKS 256
@@ -765,6 +766,197 @@ static void every_end_writes(void)
 	}
 }
 
+static void cut_by_truncate(void) { CHECK_IS(truncate("cut", 0), 0); }
+static void cut_by_number(void) { CHECK_IS(syscall(SYS_truncate, "cut", 0L), 0); }
+static void cut_by_open(void) { CHECK_IS(close(open("cut", O_RDWR | O_TRUNC)), 0); }
+static void cut_by_openat(void) { CHECK_IS(close(openat(AT_FDCWD, "cut", O_WRONLY | O_TRUNC)), 0); }
+static void cut_by_creat(void) { CHECK_IS(close(creat("cut", 0644)), 0); }
+static void cut_by_fopen(void) { CHECK_IS(fclose(fopen("cut", "we")), 0); }
+static void cut_by_freopen(void) { CHECK_IS(fclose(freopen("cut", "w+", fopen("right", "r"))), 0); }
+
+static void cut_by_openat2(void)
+{
+	uint64_t how[3] = {O_RDWR | O_TRUNC, 0, 0};
+	CHECK_IS(close((int)syscall(SYS_openat2, AT_FDCWD, "cut", how, sizeof how)), 0);
+}
+
+/* A file that is cut by its name is empty, though writes were submitted before. */
+static void cuts_come_after_writes(void)
+{
+	void (*const cuts[])(void) = {
+		cut_by_truncate, cut_by_number, cut_by_open, cut_by_openat, cut_by_creat, cut_by_fopen, cut_by_freopen, cut_by_openat2,
+	};
+	io_context_t aio = context(DEPTH);
+	CHECK_IS(close(buffered("right", O_RDWR)), 0);
+	for (size_t how = 0; how < sizeof cuts / sizeof *cuts; how++) {
+		int fd = buffered("cut", O_RDWR);
+		char *buffers = write_much(aio, fd);
+		cuts[how]();
+		all_written(aio);
+		is_empty("cut");
+		CHECK_IS(close(fd), 0);
+		free(buffers);
+	}
+	CHECK_IS(io_destroy(aio), 0);
+}
+
+/* An ioctl that zeroes a file comes after the writes that were submitted before. */
+static void ioctls_come_after_writes(void)
+{
+	struct {
+		int16_t type, whence;
+		int64_t start, length;
+		int32_t system;
+		uint32_t process;
+		int32_t rest[4];
+	} all = {.whence = SEEK_SET, .length = (int64_t)LARGE_COUNT * LARGE};
+	const unsigned long zero_range = _IOW('X', 57, all), punch_hole = _IOW('X', 43, all);
+	static char zeroes[BLOCK], block[BLOCK];
+	io_context_t aio = context(DEPTH);
+	for (int how = 0; how < 3; how++) {
+		int fd = buffered("zeroed", O_RDWR | O_TRUNC);
+		char *buffers = write_much(aio, fd);
+		if (how == 0)
+			CHECK_IS(ioctl(fd, zero_range, &all), 0);
+		else if (how == 1)
+			CHECK_IS(ioctl(fd, punch_hole, &all), 0);
+		else
+			CHECK_IS(syscall(SYS_ioctl, fd, zero_range, &all), 0);
+		all_written(aio);
+		for (int number = 0; number < LARGE_COUNT * LARGE / BLOCK; number++) {
+			CHECK_IS(pread(fd, block, BLOCK, (long long)number * BLOCK), BLOCK);
+			CHECK(memcmp(block, zeroes, BLOCK) == 0);
+		}
+		CHECK_IS(close(fd), 0);
+		free(buffers);
+	}
+	CHECK_IS(io_destroy(aio), 0);
+}
+
+/* A copy of a file has the writes that were submitted before. */
+static void copies_have_submitted_writes(void)
+{
+	io_context_t aio = context(DEPTH);
+	const long long all = (long long)LARGE_COUNT * LARGE;
+	for (int how = 0; how < 3; how++) {
+		unlink("source");
+		unlink("copy");
+		int from = buffered("source", O_RDWR), to = buffered("copy", O_RDWR), pipes[2];
+		CHECK_IS(pipe(pipes), 0);
+		char *buffers = write_much(aio, from);
+		for (long long done = 0, now = 0; done < all; done += now) {
+			size_t left = (size_t)(all - done);
+			if (how == 0) {
+				now = copy_file_range(from, NULL, to, NULL, left, 0);
+			} else if (how == 1) {
+				now = sendfile(to, from, NULL, left);
+			} else {
+				now = splice(from, NULL, pipes[1], NULL, BLOCK, 0);
+				CHECK_IS(splice(pipes[0], NULL, to, NULL, (size_t)now, 0), now);
+			}
+			CHECK(now > 0);
+		}
+		expect_blocks("copy", 'n', LARGE_COUNT * LARGE / BLOCK);
+		all_written(aio);
+		for (int index = 0; index < 2; index++)
+			CHECK_IS(close(pipes[index]), 0);
+		CHECK_IS(close(from), 0);
+		CHECK_IS(close(to), 0);
+		free(buffers);
+	}
+	CHECK_IS(io_destroy(aio), 0);
+}
+
+/* Sets a lock: of fcntl(2), of an open file, of lockf(3), of flock(2). */
+static void set_lock(int fd, int how, int kind)
+{
+	struct flock lock = {.l_type = (short)kind, .l_whence = SEEK_SET};
+	if (how < 2)
+		CHECK_IS(fcntl(fd, how == 0 ? F_SETLKW : F_OFD_SETLKW, &lock), 0);
+	else if (how == 2)
+		CHECK_IS(lockf(fd, kind == F_WRLCK ? F_LOCK : F_ULOCK, 0), 0);
+	else
+		CHECK_IS(flock(fd, kind == F_WRLCK ? LOCK_EX : kind == F_RDLCK ? LOCK_SH : LOCK_UN), 0);
+}
+
+/* The next holder of a lock sees what was submitted under it, whether the lock is given back or weakened. */
+static void unlocks_come_after_writes(void)
+{
+	for (int how = 0; how < 4; how++) {
+		for (int weakened = 0; weakened < 2; weakened++) {
+			if (how == 2 && weakened)
+				continue; /* lockf knows one kind of lock */
+			unlink("locked");
+			io_context_t aio = context(DEPTH);
+			int fd = buffered("locked", O_RDWR);
+			set_lock(fd, how, F_WRLCK);
+			pid_t child = fork();
+			CHECK(child >= 0);
+			if (child == 0) {
+				int own = open("locked", O_RDWR);
+				set_lock(own, how, weakened ? F_RDLCK : F_WRLCK);
+				expect_blocks("locked", 'n', LARGE_COUNT * LARGE / BLOCK);
+				_exit(0);
+			}
+			char *buffers = write_much(aio, fd);
+			set_lock(fd, how, weakened ? F_RDLCK : F_UNLCK);
+			int status;
+			CHECK_IS(waitpid(child, &status, 0), child);
+			CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+			all_written(aio);
+			CHECK_IS(close(fd), 0);
+			CHECK_IS(io_destroy(aio), 0);
+			free(buffers);
+		}
+	}
+}
+
+/* Every kind of sync covers the writes that were submitted before. */
+static void every_sync_covers_writes(void)
+{
+	io_context_t aio = context(DEPTH);
+	for (int how = 0; how < 6; how++) {
+		unlink("synced");
+		int fd = buffered("synced", O_RDWR);
+		char *buffers = write_much(aio, fd);
+		const int range = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+		switch (how) {
+		case 0: CHECK_IS(fsync(fd), 0); break;
+		case 1: CHECK_IS(fdatasync(fd), 0); break;
+		case 2: CHECK_IS(syncfs(fd), 0); break;
+		case 3: CHECK_IS(sync_file_range(fd, 0, 0, (unsigned)range), 0); break;
+		case 4: sync(); break;
+		default: CHECK_IS(syscall(SYS_sync), 0); break;
+		}
+		expect_blocks("synced", 'n', LARGE_COUNT * LARGE / BLOCK);
+		all_written(aio);
+		CHECK_IS(close(fd), 0);
+		free(buffers);
+	}
+	CHECK_IS(io_destroy(aio), 0);
+}
+
+/* Writes keep their offsets when the descriptor begins to append after they were submitted. */
+static void flags_change_after_writes(void)
+{
+	io_context_t aio = context(DEPTH);
+	for (int round = 0; round < 4; round++) {
+		unlink("flagged");
+		int fd = buffered("flagged", O_RDWR);
+		CHECK_IS(ftruncate(fd, (long long)LARGE_COUNT * LARGE), 0);
+		char *buffers = write_much(aio, fd);
+		CHECK_IS(fcntl(fd, F_SETFL, O_APPEND), 0);
+		all_written(aio);
+		struct stat found;
+		CHECK_IS(fstat(fd, &found), 0);
+		CHECK_IS(found.st_size, (long long)LARGE_COUNT * LARGE);
+		expect_blocks("flagged", 'n', LARGE_COUNT * LARGE / BLOCK);
+		CHECK_IS(close(fd), 0);
+		free(buffers);
+	}
+	CHECK_IS(io_destroy(aio), 0);
+}
+
 /* The process ends with its last thread, and a signal ends it: the library's threads do not keep it alive. */
 static void nobody_stays_behind(void)
 {
@@ -816,6 +1008,12 @@ int main(int count, char **arguments)
 		{"syncs_cover_writes", syncs_cover_writes},
 		{"descriptors_of_others_stay", descriptors_of_others_stay},
 		{"threads_share_a_context", threads_share_a_context},
+		{"cuts_come_after_writes", cuts_come_after_writes},
+		{"ioctls_come_after_writes", ioctls_come_after_writes},
+		{"copies_have_submitted_writes", copies_have_submitted_writes},
+		{"unlocks_come_after_writes", unlocks_come_after_writes},
+		{"every_sync_covers_writes", every_sync_covers_writes},
+		{"flags_change_after_writes", flags_change_after_writes},
 	};
 	CHECK(count == 2);
 	return run_named(tests, sizeof tests / sizeof *tests, arguments[1]);

@@ -42,7 +42,7 @@ mod record;
 mod ring;
 mod submitter;
 
-use core::ffi::{c_int, c_long};
+use core::ffi::{c_char, c_int, c_long};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
@@ -165,10 +165,10 @@ pub fn context_ends(place: usize) {
 }
 
 /// Waits until the requests in flight of a descriptor's file have ended, by whatever descriptor they were submitted:
-/// before the descriptor is closed, and before the file is synced or cut.
+/// before the descriptor is closed, before the file is synced, cut, copied or unlocked, and before its flags change.
 #[inline]
 pub fn settle(fd: c_int) {
-    if engine::get().is_some_and(|engine| engine.active.load(SeqCst) != 0) {
+    if is_busy() {
         settle_file(fd);
     }
 }
@@ -182,10 +182,52 @@ fn settle_file(fd: c_int) {
     }
 }
 
+/// Waits until the requests in flight of the file of a name have ended, before the file is cut by that name. `errno`
+/// stays.
+///
+/// # Safety
+/// As stat(2): the path is the program's.
+#[inline]
+pub unsafe fn settle_path(at: c_int, path: *const c_char) {
+    if is_busy() {
+        // SAFETY: the path is the program's, as this function demands.
+        unsafe { settle_named(at, path) };
+    }
+}
+
+#[cold]
+unsafe fn settle_named(at: c_int, path: *const c_char) {
+    let _errno = errno::kept();
+    process::notice_fork();
+    let Some(engine) = engine::get() else { return };
+    // SAFETY: the path is the program's, as `settle_path` demands.
+    if let Ok(stat) = unsafe { raw::stat_at(at, path) } {
+        engine.settle(Some(Inode::of(&stat)), false);
+    }
+}
+
+/// Waits until every write in flight has ended: before all files are synced, and before a call that may concern files
+/// that the library can't tell from its arguments.
+#[inline]
+pub fn settle_writes() {
+    if is_busy() {
+        process::notice_fork();
+        if let Some(engine) = engine::get() {
+            engine.settle(None, true);
+        }
+    }
+}
+
+/// True if a request is in flight.
+#[inline]
+fn is_busy() -> bool {
+    engine::get().is_some_and(|engine| engine.active.load(SeqCst) != 0)
+}
+
 /// Waits until all requests in flight have ended, if the range from `first` to `last` is not empty: before the
 /// descriptors of the range are closed.
 pub fn settle_range(first: c_int, last: c_int) {
-    if engine::get().is_some_and(|engine| engine.active.load(SeqCst) != 0) && first <= last {
+    if first <= last && is_busy() {
         process::notice_fork();
         let Some(engine) = engine::get() else { return };
         engine.settle(None, false);
