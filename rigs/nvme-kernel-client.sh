@@ -184,14 +184,17 @@ cat > "$root/init" <<'GUEST'
 /bin/busybox --install -s /bin
 export PATH=/bin:/usr/bin:/usr/sbin:/sbin HOME=/tmp
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev;
+# The kernel's messages have a port of their own: they never end up within a line of the script.
+exec < /dev/ttyS0 > /dev/ttyS0 2>&1
+stty -echo
 mount -t tmpfs run /run; mkdir -p /dev/shm /var; mount -t tmpfs shm /dev/shm; ln -s /tmp /var/tmp; ln -s /proc/self/fd /dev/fd
 for module in $(cat /modules/order); do insmod "/modules/$module" 2> /tmp/insmod || echo "guest: $module: $(cat /tmp/insmod)"; done
 ip link set lo up; ip link set eth0 up; ip addr add 10.0.2.15/24 dev eth0; ip route add default via 10.0.2.2
 [ ! -d /sys/kernel/config ] || mount -t configfs configfs /sys/kernel/config
-stty -echo < /dev/ttyS0
 echo guest-begins
 sh /script < /dev/null
 echo "guest-exit-status $?"
+stty echo # waits until the port has sent all of it
 poweroff -f
 GUEST
 chmod +x "$root/init"
@@ -220,11 +223,12 @@ done
 disks+=(${RIG_QEMU:-})
 # An emulated processor that is held up at the wrong moment fails the check of its timer (no_timer_check).
 mkfifo "$work/console"
+: > "$work/before" > "$work/kernel"
 status=99
 # The background takes no standard input of its own accord.
 timeout --foreground "${RIG_TIMEOUT:-1200}" qemu-system-x86_64 "${accelerate[@]}" -smp "$cpus" -m "$memory" \
-  -display none -monitor none -serial stdio -no-reboot -kernel "$kernel" -initrd "$work/initrd" \
-  -append "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check" \
+  -display none -monitor none -serial stdio -serial "file:$work/kernel" -no-reboot -kernel "$kernel" -initrd "$work/initrd" \
+  -append "console=ttyS1 quiet panic=-1 mitigations=off no_timer_check" \
   -netdev "user,id=n0$forward" -device virtio-net-pci,netdev=n0,romfile= "${disks[@]}" <&0 > "$work/console" 2>&1 &
 guest=$!
 while IFS= read -r line; do
@@ -236,5 +240,5 @@ while IFS= read -r line; do
   esac
 done < "$work/console"
 wait "$guest" || { ended=$?; [ "$ended" != 124 ] || { echo "nvme-kernel-client.sh: ended after ${RIG_TIMEOUT:-1200} s" >&2; exit 124; }; }
-[ "$status" != 99 ] || { echo "nvme-kernel-client.sh: the guest failed:" >&2; tail -n 20 "$work/before" >&2; }
+[ "$status" != 99 ] || { echo "nvme-kernel-client.sh: the guest failed:" >&2; tail -qn 20 "$work/before" "$work/kernel" >&2; }
 exit "$status"

@@ -243,7 +243,6 @@ fn what_linux_reads_is_what_it_wrote_whatever_the_device_does() {
     target.rpc(&["nvmf_subsystem_add_ns", &format!("nqn={NQN}"), "namespace.bdev_name=EE_Malloc0", "namespace.nsid=2"]);
     let model = directory.join(MODEL);
     let script = r#"
-dmesg -n 1 # of the errors that are made, nothing on the console
 connect -i 4 -g -G -c 1
 wait_for [ -b /dev/nvme0n2 ]
 echo 64 > /sys/block/nvme0n2/queue/max_sectors_kb # most requests become several commands

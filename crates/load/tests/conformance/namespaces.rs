@@ -106,7 +106,6 @@ fn order(order: &str) {
 
 /// The script of the guest. Every line that it prints asks for the next order, or says what has gone wrong.
 const SCRIPT: &str = r#"
-dmesg -n 1
 cd /sys/kernel/config/nvmet
 here=subsystems/$SUBSYSTEM
 mkdir $here && echo 1 > $here/attr_allow_any_host && mkdir ports/1 && cd ports/1 || exit 1
