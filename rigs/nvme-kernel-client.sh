@@ -223,7 +223,7 @@ done
 disks+=(${RIG_QEMU:-})
 # An emulated processor that is held up at the wrong moment fails the check of its timer (no_timer_check).
 mkfifo "$work/console"
-: > "$work/before" > "$work/kernel"
+: > "$work/before"; : > "$work/kernel"
 status=99
 # The background takes no standard input of its own accord.
 timeout --foreground "${RIG_TIMEOUT:-1200}" qemu-system-x86_64 "${accelerate[@]}" -smp "$cpus" -m "$memory" \

@@ -7,7 +7,7 @@ use common::*;
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use measure::verdict::CODES;
 use serde_json::Value;
@@ -53,10 +53,35 @@ fn of_sweep(directory: &Path, arguments: &[&str]) -> BTreeSet<String> {
     codes(&json(&succeed(directory, &[&["sweep", "--json"], arguments].concat())))
 }
 
-fn fires(code: &str, found: &BTreeSet<String>, seen: &mut BTreeSet<String>) {
-    assert!(CODES.contains(&code), "{code} is not in the list of codes");
-    assert!(found.contains(code), "{code} does not fire: {found:?}");
-    seen.insert(code.into());
+/// The codes that runs brought up so far.
+#[derive(Default)]
+struct Seen(BTreeSet<String>);
+
+impl Seen {
+    /// Runs until all of these codes came up together. Programs beside it can change what a run finds, or an emulated
+    /// processor that stands still: once of ten times is proof.
+    fn proves(&mut self, codes: &[&str], run: impl FnMut() -> BTreeSet<String>) {
+        self.proves_without("", codes, run);
+    }
+
+    /// Runs until all of these codes came up together, and that other one did not come up beside them.
+    fn proves_without(&mut self, other: &str, codes: &[&str], mut run: impl FnMut() -> BTreeSet<String>) {
+        codes.iter().for_each(|code| assert!(CODES.contains(code), "{code} is not in the list of codes"));
+        let proof = |found: &BTreeSet<String>| codes.iter().all(|code| found.contains(*code)) && !found.contains(other);
+        let mut found = BTreeSet::new();
+        for _ in 0..10 {
+            found = run();
+            if proof(&found) {
+                return self.add(codes);
+            }
+        }
+        panic!("{codes:?} without {other:?} never come up, at last: {found:?}");
+    }
+
+    /// Codes that are proven elsewhere, or cannot be proven here.
+    fn add(&mut self, codes: &[&str]) {
+        self.0.extend(codes.iter().map(|code| code.to_string()));
+    }
 }
 
 /// Two threads, of which one writes a file a thousand times as large as the other's: the seed decides the sizes.
@@ -67,37 +92,44 @@ fn of_files_of_two_sizes(here: &Path) -> BTreeSet<String> {
     found.find(|found| found.contains("threads-uneven")).unwrap_or_default()
 }
 
-/// A run of a clone for each CPU, before all other programs (sched(7), SCHED_FIFO), for less time than the kernel takes
-/// to stop such programs (0.95 s of each second). None, with the reason printed, where that is not permitted.
-fn of_a_run_that_nothing_preempts(here: &Path) -> Option<BTreeSet<String>> {
+/// Has this command run before all other programs of the machine (sched(7), SCHED_FIFO).
+fn before_all_others(here: &Path, words: &[&str]) -> Output {
+    Command::new("chrt").args(["--fifo", "10"]).args(words).current_dir(here).output().unwrap()
+}
+
+/// True if this machine permits it; otherwise it prints why not.
+fn has_real_time_scheduling() -> bool {
     if !is_root("run before all other programs") || !has_program("chrt") {
-        return None;
+        return false;
     }
-    let chrt =
-        |words: &[&str]| Command::new("chrt").args(["--fifo", "10"]).args(words).current_dir(here).output().unwrap();
-    let tried = chrt(&["true"]);
+    let tried = before_all_others(Path::new("/"), &["true"]);
     if !tried.status.success() {
         skip(&format!("no real-time scheduling here: {}", stderr(&tried).trim()), false);
-        return None;
     }
+    tried.status.success()
+}
+
+/// A run of a clone for each CPU, before all other programs, for less time than the kernel takes to stop such programs
+/// (0.95 s of each second).
+fn of_a_run_that_nothing_preempts(here: &Path) -> BTreeSet<String> {
     let clones = format!("--numjobs={}", std::thread::available_parallelism().unwrap());
     let load = ["--name=j", "--ioengine=psync", "--filename=data", "--size=1m", "--rw=randread", "--invalidate=0"];
     let time = ["--thread", "--group_reporting", "--time_based", "--runtime=500ms", "--save=busy.json"];
     let job = [&[env!("CARGO_BIN_EXE_plimsoll"), "run", &clones][..], &load, &time].concat();
-    // A virtual machine may lose its processors for a while: once of many times is proof.
-    for _ in 0..40 {
-        assert!(chrt(&job).status.success());
+    // A virtual machine may lose its processors for a while: the last of several tries stands.
+    for _ in 0..4 {
+        assert!(before_all_others(here, &job).status.success());
         let found = codes(&json_file(&here.join("busy.json")));
         if found.contains("generator-cpu-bound") && found.contains("machine-cpu-bound") {
-            return Some(found);
+            return found;
         }
         std::thread::sleep(std::time::Duration::from_secs(1)); // the budget of real-time programs is whole again
     }
-    Some(BTreeSet::new())
+    BTreeSet::new()
 }
 
 /// A sweep for which the kernel refuses io_uring_setup(2), system call 425 on every architecture (seccomp(2)).
-fn of_a_sweep_without_io_uring(here: &Path) -> Option<BTreeSet<String>> {
+fn of_a_sweep_without_io_uring(here: &Path) -> BTreeSet<String> {
     const REFUSE: &str = "
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -110,13 +142,10 @@ program = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', 4, ctypes.addresso
 assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program) == 0, os.strerror(ctypes.get_errno())
 os.execv(sys.argv[1], sys.argv[1:])
 ";
-    if !has_program("python3") {
-        return None;
-    }
     let words = ["sweep", "data", "--json", "--iodepth=1,2", "--time=2s"];
     let mut command = Command::new("python3");
     command.args(["-IS", "-c", REFUSE, env!("CARGO_BIN_EXE_plimsoll")]).args(words).current_dir(here);
-    Some(codes(&json(&command.output().unwrap())))
+    codes(&json(&command.output().unwrap()))
 }
 
 /// A sweep over a device that answers at once, instead of after 20 ms, during a late visit to the middle depth.
@@ -172,27 +201,29 @@ fn of_a_sweep_with_a_lucky_moment(here: &Path) -> BTreeSet<String> {
 fn every_verdict_fires_from_a_real_run() {
     let directory = directory();
     let here = directory.path();
-    let mut seen = BTreeSet::new();
-    let mut fire = |code: &str, found: &BTreeSet<String>| fires(code, found, &mut seen);
+    let mut seen = Seen::default();
     let written = ["--ioengine=psync", "--filename=data", "--size=1m", "--bs=64k"];
     let with = |more: &[&'static str]| [&written[..], more].concat();
 
-    let found = of_run(here, &with(&["--rw=write"]));
-    ["writes-not-synced", "interval-too-short", "too-few-samples", "steadiness-unknown", "allocating-writes"]
-        .iter()
-        .for_each(|code| fire(code, &found));
-    fire("page-cache-read", &of_run(here, &with(&["--rw=read", "--invalidate=0"])));
-    fire("clones-on-same-blocks", &of_run(here, &with(&["--rw=read", "--numjobs=2"])));
-    fire("depth-not-achieved", &of_run(here, &with(&["--rw=read", "--iodepth=4"])));
+    let fresh_write = || {
+        drop(std::fs::remove_file(here.join("data")));
+        of_run(here, &with(&["--rw=write"]))
+    };
+    let of_fresh_write =
+        ["writes-not-synced", "interval-too-short", "too-few-samples", "steadiness-unknown", "allocating-writes"];
+    seen.proves(&of_fresh_write, fresh_write);
+    seen.proves(&["page-cache-read"], || of_run(here, &with(&["--rw=read", "--invalidate=0"])));
+    seen.proves(&["clones-on-same-blocks"], || of_run(here, &with(&["--rw=read", "--numjobs=2"])));
+    seen.proves(&["depth-not-achieved"], || of_run(here, &with(&["--rw=read", "--iodepth=4"])));
     let hopeless = ["--rw=randread", "--time_based", "--runtime=300ms", "--rate_iops=50m", "--rate_process=poisson"];
-    let found = of_run(here, &with(&hopeless));
-    fire("rate-not-met", &found);
-    fire("queued-before-issue", &found);
+    seen.proves(&["rate-not-met", "queued-before-issue"], || of_run(here, &with(&hopeless)));
     let thinking = ["--time_based", "--runtime=5", "--thinktime=1s", "--thinktime_blocks=100", "--log_avg_msec=250"];
-    fire("not-steady", &of_run(here, &[&["--ioengine=null", "--size=1g", "--rw=read"], &thinking[..]].concat()));
+    let uneven = [&["--ioengine=null", "--size=1g", "--rw=read"], &thinking[..]].concat();
+    seen.proves(&["not-steady"], || of_run(here, &uneven));
 
     std::fs::File::create(here.join("hole")).unwrap().set_len(1 << 20).unwrap();
-    fire("unwritten-read", &of_run(here, &["--ioengine=psync", "--filename=hole", "--size=1m", "--rw=read"]));
+    let hole = ["--ioengine=psync", "--filename=hole", "--size=1m", "--rw=read"];
+    seen.proves(&["unwritten-read"], || of_run(here, &hole));
 
     let verified = ["--ioengine=psync", "--filename=checked", "--size=64k", "--bs=4k", "--verify=crc32c"];
     of_run(here, &[&verified[..], &["--rw=write", "--do_verify=0"]].concat());
@@ -200,82 +231,71 @@ fn every_verdict_fires_from_a_real_run() {
     let mut content = std::fs::read(&path).unwrap();
     content[10_000] ^= 1;
     std::fs::write(path, content).unwrap();
-    let lenient = ["--rw=read", "--continue_on_error=verify"];
-    let found = of_run(here, &[&verified[..], &lenient].concat());
-    fire("verify-mismatch", &found);
-    fire("errors-tolerated", &found);
+    let lenient = [&verified[..], &["--rw=read", "--continue_on_error=verify"]].concat();
+    seen.proves(&["verify-mismatch", "errors-tolerated"], || of_run(here, &lenient));
 
     let shared = tempfile::tempdir_in("/dev/shm").unwrap();
-    fire("memory-filesystem", &of_run(shared.path(), &with(&["--rw=write"])));
+    seen.proves(&["memory-filesystem"], || of_run(shared.path(), &with(&["--rw=write"])));
 
     // Sweeps. A thinking user makes throughput that of the depth, whatever the machine does beside.
-    fire("too-few-points", &of_sweep(here, &["data", "--iodepth=1,2", "--time=2s"]));
-    fire("no-load-line", &of_sweep(here, &["data", "--iodepth=1,2,4", "--time=2s"]));
+    seen.proves(&["too-few-points"], || of_sweep(here, &["data", "--iodepth=1,2", "--time=2s"]));
+    seen.proves(&["no-load-line"], || of_sweep(here, &["data", "--iodepth=1,2,4", "--time=2s"]));
     let rate = ["--engine=null", "--iodepth=1,2,4", "--time=5s", "--rate_iops=500"];
-    let found = of_sweep(here, &rate);
-    fire("rate-limited", &found);
-    assert!(!found.contains("generator-ceiling"), "the rate is not the generator's limit: {found:?}");
+    // The rate is not the generator's limit.
+    seen.proves_without("generator-ceiling", &["rate-limited"], || of_sweep(here, &rate));
     let thinking = ["data", "--engine=psync", "--iodepth=1,2,4", "--time=9s", "--thinktime=30ms"];
-    // Beside other programs, no load line may be named: once of several times is proof.
-    let mut sweeps = (0..10).map(|_| of_sweep(here, &thinking));
-    let found = sweeps.find(|found| found.contains("still-rising")).unwrap_or_default();
-    fire("still-rising", &found);
-    fire("generator-ceiling", &found);
-    fire("uncertain", &found);
+    seen.proves(&["still-rising", "generator-ceiling", "uncertain"], || of_sweep(here, &thinking));
 
     // A recording of a million requests a second, by a thread that waits for each.
     let requests: String = (0..200).map(|n| format!("{n} data read {} 4096\n", n * 4096 % 65536)).collect();
     file(here, "fast.iolog", format!("fio version 3 iolog\n0 data add\n0 data open\n{requests}"));
     let replay = ["--workload=fast.iolog", "--engine=libaio", "--axis=replay_time_scale=100,200", "--time=3s"];
-    let found = of_sweep(here, &[&["--no-files"], &replay[..]].concat());
-    fire("replayed", &found);
-    fire("replay-behind", &found);
-    // Rounds of a millisecond differ: once of several times is proof.
+    let replay = [&["--no-files"], &replay[..]].concat();
+    seen.proves(&["replayed", "replay-behind"], || of_sweep(here, &replay));
+    // Rounds of a millisecond differ.
     let rounds = ["--precondition", "--precondition-round=1ms", "--precondition-rounds=5", "--iodepth=1,2"];
+    let rounds = [&[".", "--no-files", "--engine=psync", "--size=4m", "--time=1s"], &rounds[..]].concat();
     let fresh = here.join("fresh");
     std::fs::create_dir(&fresh).unwrap();
-    let mut sweeps = (0..10).map(|_| {
-        of_sweep(&fresh, &[&[".", "--no-files", "--engine=psync", "--size=4m", "--time=1s"], &rounds[..]].concat())
-    });
-    let found = sweeps.find(|found| found.contains("not-preconditioned")).unwrap_or_default();
-    fire("not-preconditioned", &found);
+    seen.proves(&["not-preconditioned"], || of_sweep(&fresh, &rounds));
 
     let limited = "ulimit -n 100; exec \"$0\" sweep --json data --engine=psync --iodepth=1,2,4,512 --time=4s";
-    let output = Command::new("sh").args(["-c", limited, env!("CARGO_BIN_EXE_plimsoll")]).current_dir(here).output();
-    fire("depth-not-possible", &codes(&json(&output.unwrap())));
+    let with_few_files = || {
+        let program = env!("CARGO_BIN_EXE_plimsoll");
+        codes(&json(&Command::new("sh").args(["-c", limited, program]).current_dir(here).output().unwrap()))
+    };
+    seen.proves(&["depth-not-possible"], with_few_files);
 
     if let Some(ramfs) = Mount::new("ramfs", "size=64m") {
         std::fs::write(ramfs.path().join("data"), vec![1; 1 << 20]).unwrap();
-        fire("no-direct-io", &of_sweep(ramfs.path(), &["data", "--iodepth=1,2", "--time=2s"]));
+        seen.proves(&["no-direct-io"], || of_sweep(ramfs.path(), &["data", "--iodepth=1,2", "--time=2s"]));
     } else {
-        seen.insert("no-direct-io".into());
+        seen.add(&["no-direct-io"]);
     }
-    let mut fire = |code: &str, found: &BTreeSet<String>| fires(code, found, &mut seen);
     std::fs::write(here.join("disk"), vec![1; 4 << 20]).unwrap();
     match LoopDevice::over(&here.join("disk")) {
         Some(device) => {
             let name = format!("--filename={}", device.path);
             let direct = ["--ioengine=psync", "--direct=1", "--rw=read", "--size=4m", "--bs=64k", &name];
-            fire("loop-page-cache", &of_run(here, &direct));
+            seen.proves(&["loop-page-cache"], || of_run(here, &direct));
         }
-        None => drop(seen.insert("loop-page-cache".into())),
+        None => seen.add(&["loop-page-cache"]),
     }
     for (code, text) in ELSEWHERE {
         assert!(text.contains(code), "{code} is not in the test that is to bring it up");
-        seen.insert(code.into());
+        seen.add(&[code]);
     }
-    let mut fire = |code: &str, found: &BTreeSet<String>| fires(code, found, &mut seen);
-    fire("threads-uneven", &of_files_of_two_sizes(here));
-    fire("lone-peak", &of_a_sweep_with_a_lucky_moment(here));
-    for (codes, found) in [
-        (&["generator-cpu-bound", "machine-cpu-bound"][..], of_a_run_that_nothing_preempts(here)),
-        (&["engine-replaced"], of_a_sweep_without_io_uring(here)),
-    ] {
-        match found {
-            Some(found) => codes.iter().for_each(|code| fires(code, &found, &mut seen)),
-            None => seen.extend(codes.iter().map(|code| code.to_string())), // skipped, with a reason
-        }
+    seen.proves(&["threads-uneven"], || of_files_of_two_sizes(here));
+    seen.proves(&["lone-peak"], || of_a_sweep_with_a_lucky_moment(here));
+    let bound = ["generator-cpu-bound", "machine-cpu-bound"];
+    match has_real_time_scheduling() {
+        true => seen.proves(&bound, || of_a_run_that_nothing_preempts(here)),
+        false => seen.add(&bound),
     }
-    let without: Vec<&&str> = CODES.iter().filter(|code| !seen.contains(**code)).collect();
+    match has_program("python3") {
+        true => seen.proves(&["engine-replaced"], || of_a_sweep_without_io_uring(here)),
+        false => seen.add(&["engine-replaced"]),
+    }
+    let without: Vec<&&str> = CODES.iter().filter(|code| !seen.0.contains(**code)).collect();
     assert!(without.is_empty(), "no run brings up {without:?}");
 }
