@@ -170,14 +170,16 @@ fn independent(lanes: &[&LaneFacts], findings: &mut Findings) {
         }
     }
     // Different exports of one server, or nosharecache, give each lane a superblock of its own, and yet one connection.
-    let mut ports: BTreeMap<Vec<u16>, Vec<&LaneFacts>> = BTreeMap::new();
+    // A connection is known by both ends: connections to different addresses may come from one port (tcp(7)).
+    let mut ends: BTreeMap<(Option<&str>, Vec<u16>), Vec<&LaneFacts>> = BTreeMap::new();
     for lane in lanes.iter().filter(|lane| !told.contains(&lane.path.as_path())) {
         let known: Vec<u16> = lane.connections.iter().map(|connection| connection.port).collect();
         if !known.is_empty() && !known.contains(&0) {
-            ports.entry(known).or_default().push(lane);
+            let server = lane.mount.as_ref().and_then(|mount| mount.option("addr"));
+            ends.entry((server, known)).or_default().push(lane);
         }
     }
-    for sharing in ports.values().filter(|sharing| sharing.len() > 1) {
+    for sharing in ends.values().filter(|sharing| sharing.len() > 1) {
         let names: Vec<String> = sharing.iter().map(|lane| shown(lane)).collect();
         let version = sharing[0].mount.as_ref().and_then(|mount| mount.nfs_version()).unwrap_or("4.1");
         findings.bad("trunked", trunked(&names, version));
@@ -428,9 +430,13 @@ mod tests {
     }
 
     #[test]
-    fn one_port_under_two_superblocks_is_one_connection() {
+    fn one_port_to_one_server_under_two_superblocks_is_one_connection() {
         let (pool, mut survey) = nfs_3();
         survey.lanes[1].connections = survey.lanes[0].connections.clone();
+        assert_eq!(examine(&pool, &survey), [], "one port, and a server's address each");
+        let server = survey.lanes[0].mount.as_ref().unwrap().option("addr").unwrap().to_string();
+        let options = &mut survey.lanes[1].mount.as_mut().unwrap().options;
+        options.iter_mut().find(|(name, _)| name == "addr").unwrap().1 = Some(server);
         let findings = examine(&pool, &survey);
         assert_eq!(kinds(&findings), ["trunked"]);
         assert!(findings[0].text.contains("two mounts") && findings[0].text.contains("/mnt/v32 and /mnt/v33"));
