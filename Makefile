@@ -54,6 +54,10 @@ test-guest: ## kernels of Debian as hosts, as a target and with emulated drives,
 test-auth: ## authentication against the initiator of Debian 13's kernel
 	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel authentication
 
+.PHONY: test-power
+test-power: ## a thousand power failures below a target's file and its state (root): some minutes
+	PATH=$$PATH:/usr/sbin POWER_FAILURES=1000 $(CARGO) test --locked --test power_loss
+
 .PHONY: soak
 soak: ## a target under hostile peers, resets and namespaces that come and go, beside verified loads, for SOAK_SECONDS
 	$(CARGO) build --release --locked
