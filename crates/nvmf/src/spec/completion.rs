@@ -45,6 +45,8 @@ pub struct AsyncEvent {
 impl AsyncEvent {
     /// Namespaces were added, removed or resized: log page 04h names them.
     pub const NAMESPACE_CHANGED: AsyncEvent = AsyncEvent { kind: 2, info: 0, log_page: 0x04 };
+    /// The ANA state or group of a namespace has changed: log page 0Ch tells.
+    pub const ANA_CHANGED: AsyncEvent = AsyncEvent { kind: 2, info: 3, log_page: 0x0c };
     /// The discovery log page has changed.
     pub const DISCOVERY_CHANGED: AsyncEvent = AsyncEvent { kind: 2, info: 0xf0, log_page: 0x70 };
 

@@ -31,6 +31,8 @@ pub const RESERVATION_PERSISTENCE: u8 = 0x83;
 
 /// Bit of [`ASYNC_EVENT_CONFIGURATION`] and of OAES: namespace attribute notices.
 pub const EVENT_NAMESPACE: u32 = 1 << 8;
+/// Bit of [`ASYNC_EVENT_CONFIGURATION`] and of OAES: asymmetric namespace access change notices.
+pub const EVENT_ANA: u32 = 1 << 11;
 /// Bit of [`ASYNC_EVENT_CONFIGURATION`] and of OAES: discovery log page change notices.
 pub const EVENT_DISCOVERY: u32 = 1 << 31;
 

@@ -97,6 +97,15 @@ layout! {
         unvmcap: u128 = 296,
         /// Keep-alive granularity in units of 100 ms; 0 for no keep-alive.
         kas: u16 = 320,
+        /// ANA transition time in seconds.
+        anatt: u8 = 342,
+        /// ANA capabilities: the states that paths have ([`AnaState::capability`](super::ana::AnaState::capability));
+        /// bit 6 the group of a namespace stays.
+        anacap: u8 = 343,
+        /// Largest identifier of an ANA group.
+        anagrpmax: u32 = 344,
+        /// ANA groups.
+        nanagrpid: u32 = 348,
         /// Submission queue entries: required size in bits 3:0, largest in 7:4, as powers of two.
         sqes: u8 = 512,
         /// Completion queue entry sizes, in the form of `sqes`.

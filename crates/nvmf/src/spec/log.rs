@@ -14,6 +14,8 @@ pub const FIRMWARE: u8 = 0x03;
 pub const CHANGED_NAMESPACES: u8 = 0x04;
 /// Commands Supported and Effects: [`Effects`].
 pub const EFFECTS: u8 = 0x05;
+/// Asymmetric Namespace Access: [`AnaHeader`](super::ana::AnaHeader), then descriptors of groups.
+pub const ANA: u8 = 0x0c;
 /// Reservation Notification: [`ReservationNotification`](super::reservation::ReservationNotification).
 pub const RESERVATION_NOTIFICATION: u8 = 0x80;
 /// Discovery: [`DiscoveryHeader`], then [`DiscoveryEntry`]s.

@@ -3,6 +3,7 @@
 //!
 //! Structures are plain values with `read` from and `write` to arrays of their exact size; nothing allocates.
 
+pub mod ana;
 mod command;
 mod completion;
 pub mod fabrics;
