@@ -86,6 +86,10 @@ fn command() -> Command {
             "Identifiers of controllers to give: hosts that use one NQN of several targets need different ones of each \
              [default: all, beginning at a random one]",
         ))
+        .arg(
+            flag("ana", "Report the ANA states of listeners to hosts; nvmf_subsystem_listener_set_ana_state sets them")
+                .conflicts_with("config"),
+        )
         .arg(many("allow-host", "NQN", "Let this host connect; hosts that no --allow-host names are refused".into()))
         .arg(
             one("dhchap-key", "FILE")
@@ -362,6 +366,9 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
         {
             bail!("--{useless} has no effect without --null, --mem or --file");
         }
+        if matches.get_flag("ana") {
+            bail!("--ana has no effect without --null, --mem or --file");
+        }
         return Ok(calls);
     }
     calls.insert(0, ("nvmf_create_transport", json!({ "trtype": "TCP" })));
@@ -390,6 +397,9 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
     if let Some(range) = matches.get_one::<String>("cntlid-range") {
         let (first, last) = cntlids(range)?;
         (subsystem["min_cntlid"], subsystem["max_cntlid"]) = (json!(first), json!(last));
+    }
+    if matches.get_flag("ana") {
+        subsystem["ana_reporting"] = json!(true);
     }
     calls.push(("nvmf_create_subsystem", subsystem));
     let mut keys = serde_json::Map::new();

@@ -1,7 +1,7 @@
 //! The control socket, through `plimsoll rpc` and as bytes: SPDK's methods, names, results and errors.
 
 mod common;
-use common::served::{NQN, Served};
+use common::served::{NQN, Served, free_port};
 use common::*;
 
 use std::io::Write;
@@ -509,6 +509,86 @@ fn discovery_has_listeners_and_referrals() {
     assert_eq!(served.rpc(&["framework_start_init"]), json!(true), "scripts call it after load_config");
     let now = served.rpc(&["rpc_get_methods", "current=true"]);
     assert!(!now.as_array().expect("names").contains(&json!("framework_start_init")));
+    served.end();
+}
+
+/// The ANA states of two listeners: set, shown, saved, and kept by `--state` through a kill.
+#[test]
+fn ana_states_are_set_shown_and_kept() {
+    let place = directory();
+    let ports = [free_port(), free_port()].map(|port| port.to_string());
+    let listen = ports.clone().map(|port| format!("127.0.0.1:{port}"));
+    let words = ["--null", "8m", "--null", "8m", "--ana", "--listen", &listen[0], "--listen", &listen[1]];
+    let mut served = Served::start(place.path(), &[&words[..], &["--state", "kept"]].concat());
+    let at = |port: &str| ["listen_address.traddr=127.0.0.1".into(), format!("listen_address.trsvcid={port}")];
+    let set = |port: &str, more: &[&str]| {
+        let words = ["nvmf_subsystem_listener_set_ana_state".to_string(), nqn()].into_iter().chain(at(port));
+        words.chain(more.iter().map(|word| word.to_string())).collect::<Vec<_>>()
+    };
+    let call = |served: &Served, port: &str, more: &[&str]| {
+        served.rpc(&set(port, more).iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let refused = |served: &Served, port: &str, more: &[&str]| {
+        served.refused(&set(port, more).iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let states = |served: &Served| {
+        let listeners = served.rpc(&["nvmf_subsystem_get_listeners", &nqn()]);
+        let of = |listener: &Value| {
+            let states = listener["ana_states"].as_array().expect("states").iter().take(3);
+            states.map(|one| one["ana_state"].as_str().expect("a state").to_string()).collect::<Vec<_>>().join(" ")
+        };
+        listeners.as_array().expect("listeners").iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(states(&served), ["optimized optimized optimized"; 2]);
+    assert_eq!(call(&served, &ports[0], &["ana_state=inaccessible"]), json!(true));
+    assert_eq!(call(&served, &ports[1], &["ana_state=inaccessible", "anagrpid=3"]), json!(true));
+    assert_eq!(call(&served, &ports[1], &["ana_state=non_optimized", "anagrpid=3"]), json!(true));
+    assert_eq!(call(&served, &ports[0], &["ana_state=optimized", "anagrpid=2"]), json!(true));
+    let expected = ["inaccessible optimized inaccessible", "optimized optimized non_optimized"];
+    assert_eq!(states(&served), expected);
+    let group = ["nvmf_subsystem_set_ns_ana_group", &nqn(), "nsid=2", "anagrpid=3"];
+    assert_eq!(served.rpc(&group), json!(true));
+    let shown = |served: &Served| {
+        let subsystem = &served.rpc(&["nvmf_get_subsystems", &nqn()])[0];
+        let groups = subsystem["namespaces"].as_array().expect("some").iter().map(|it| it["anagrpid"].clone());
+        (subsystem["ana_reporting"].clone(), groups.collect::<Vec<_>>())
+    };
+    assert_eq!(shown(&served), (json!(true), vec![json!(1), json!(3)]));
+
+    for (line, part) in [
+        (refused(&served, &ports[0], &["ana_state=lost"]), "one of optimized, non_optimized, inaccessible, not"),
+        (refused(&served, &ports[0], &["ana_state=optimized", "anagrpid=33"]), "give 1 to 32 (max_namespaces)"),
+        (refused(&served, "1", &["ana_state=optimized"]), "does not listen on 127.0.0.1:1"),
+        (refused(&served, &ports[0], &[]), "ana_state is missing"),
+        (served.refused(&["nvmf_subsystem_set_ns_ana_group", &nqn(), "nsid=2", "anagrpid=0"]), "ANA group 0"),
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    // The listener of the closed path is saved as closed: it never opens on the way to the states that it had.
+    let saved = served.rpc_text(&["save_config"]);
+    assert_eq!(saved.matches("nvmf_subsystem_listener_set_ana_state").count(), 2, "{saved}");
+    assert_eq!(saved.matches("\"inaccessible\"").count(), 1, "{saved}");
+    served.kill();
+    served.restart();
+    assert_eq!(states(&served), expected);
+    assert_eq!(shown(&served), (json!(true), vec![json!(1), json!(3)]));
+    served.end();
+    let config = file(place.path(), "saved.json", saved);
+    let served = Served::start(place.path(), &["-c", config.to_str().expect("text")]);
+    assert_eq!(states(&served), expected);
+    let gone = at(&ports[0]);
+    served.rpc(&["nvmf_subsystem_remove_listener", &nqn(), &gone[0], &gone[1]]);
+    assert!(!served.rpc_text(&["save_config"]).contains("inaccessible"), "the states go with their listener");
+    let again = ["nvmf_subsystem_add_listener", &nqn(), &gone[0], &gone[1], "ana_state=inaccessible"];
+    served.rpc(&again);
+    assert_eq!(states(&served), ["optimized optimized non_optimized", "inaccessible inaccessible inaccessible"]);
+    served.end();
+
+    let served = Served::one_line(place.path(), &["--null", "8m"]);
+    let port = served.port().to_string();
+    assert!(refused(&served, &port, &["ana_state=optimized"]).contains("create it with ana_reporting=true"));
+    assert!(served.refused(&again).contains("create it with ana_reporting=true"));
+    assert_eq!(served.rpc(&["nvmf_subsystem_get_listeners", &nqn()])[0]["ana_states"], Value::Null);
     served.end();
 }
 

@@ -187,7 +187,7 @@ fn what_cannot_be_loaded_is_told_where_and_nothing_is_left() {
         (edited("\"trtype\": \"TCP\"", "\"trtype\": \"RDMA\""), "Invalid transport type 'RDMA'"),
         (edited("\"md_size\": 0", "\"md_size\": 16"), "md_size must be 0"),
         (edited("127.0.0.1", "target.example"), "traddr \"target.example\" is not an IP address"),
-        (edited("\"ana_reporting\": false", "\"ana_reporting\": true"), "ana_reporting must be false"),
+        (edited("\"ana_reporting\": false", "\"ana_reporting\": 1"), "ana_reporting takes true or false, not 1"),
         (edited("]},", "]}"), "not valid JSON: "),
         (edited("{\"method\": \"bdev_wait_for_examine\"}", "{}"), "subsystems[5].config[7] (bdev) has no \"method\""),
     ] {

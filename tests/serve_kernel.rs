@@ -462,6 +462,106 @@ echo "all of it"
     target.end();
 }
 
+/// Two listeners are two paths of Linux's native multipath. Their ANA states change while fio writes and verifies: the
+/// I/O goes where the states say, waits where no path is accessible, and not an op fails.
+fn io_follows_ana_states(debian: &'static str) {
+    if !has_rig() {
+        return;
+    }
+    let directory = directory();
+    let directory = directory.path();
+    let target = Served::one_line(directory, &["--mem", "32m", "--ana", "--listen", "127.0.0.1:0"]);
+    let subsystem = &target.rpc(&["nvmf_get_subsystems", &format!("nqn={NQN}")])[0];
+    let ports = [0, 1].map(|path| subsystem["listen_addresses"][path]["trsvcid"].as_str().expect("a port").to_string());
+    let script = r#"
+[ "$(cat /sys/module/nvme_core/parameters/multipath)" = Y ] || failed 'this kernel has no native multipath'
+for port in $PORTS; do
+  try nvme connect -t tcp -a 10.0.2.2 -s $port -n $SUBSYSTEM -i 2 -k 20 -c 1 -l 600
+  wait_for [ -e /sys/class/nvme/nvme$((paths + 0)) ]; paths=$((paths + 1))
+done
+wait_for [ -b /dev/nvme0n1 ]
+is() { wait_for grep -qx $2 /sys/block/nvme0c$1n1/ana_state; }
+ops() { awk '{print $1 + $5}' /sys/block/nvme0c$1n1/stat; }
+risen() { [ $(ops $1) -ge $2 ]; }
+no_ops() { before="$(ops 0) $(ops 1)"; sleep 1; [ "$(ops 0) $(ops 1)" = "$before" ]; }
+now_ms() { awk '{printf "%d\n", $1 * 1000}' /proc/uptime; }
+set_state() { began=$(now_ms); outside state $1 $2; is $1 $(echo $2 | tr _ -); }
+# All of the next sixty ops go by path $1, and none by path $2. (One that has chosen its path may be late.)
+all_by() { first=$(ops $1) before=$(ops $2); wait_for risen $1 $((first + 60)); [ $(ops $2) = $before ]; }
+# The I/O goes by path $1 alone.
+all_on() {
+  first=$(ops $1); wait_for risen $1 $((first + 1)); moved=$(now_ms)
+  windows=0
+  until all_by $1 $((1 - $1)); do
+    windows=$((windows + 1)); [ $windows -lt 30 ] || failed "$2: I/O on the other path, too"
+  done
+  [ ! -e /tmp/bad ] || { cat /tmp/fio; failed "fio: $2"; }
+  echo "$2: $((moved - began)) ms after the order, path $1 carried ops out"
+}
+is 0 optimized; is 1 optimized
+touch /tmp/go
+(while [ -e /tmp/go ]; do
+  fio --name=v --ioengine=libaio --direct=1 --filename=/dev/nvme0n1 --rw=randrw --bsrange=4k-64k --size=4m --loops=4 --iodepth=8 \
+    --verify=crc32c --verify_fatal=1 --verify_backlog=32 > /tmp/fio 2>&1 || { touch /tmp/bad; break; }
+done) & load=$!
+for round in 1 2; do
+  set_state 0 inaccessible; all_on 1 'path 0 inaccessible'
+  set_state 0 non_optimized; all_on 1 'path 0 not optimized'
+  set_state 1 inaccessible; all_on 0 'path 1 inaccessible'
+  # No path at all: the host waits, and goes on when one is back.
+  set_state 0 inaccessible
+  wait_for no_ops
+  [ ! -e /tmp/bad ] || { cat /tmp/fio; failed 'fio without a path'; }
+  set_state 1 non_optimized; all_on 1 'path 1 is back'
+  set_state 0 optimized; all_on 0 'path 0 is better'
+  set_state 1 optimized
+done
+# A namespace that moves to a group which path 0 does not reach.
+began=$(now_ms); outside group 1 7 inaccessible
+is 0 inaccessible; all_on 1 'group 7'
+says 'grpid[[:space:]]*:[[:space:]]*7' nvme ana-log /dev/nvme0
+says 'state[[:space:]]*:.*[Ii]naccessible' nvme ana-log /dev/nvme0
+says 'anagrpid[[:space:]]*: 7' nvme id-ns /dev/nvme0n1
+says 'anagrpmax[[:space:]]*: 32' nvme id-ctrl /dev/nvme0
+rm /tmp/go
+wait $load
+[ ! -e /tmp/bad ] || { cat /tmp/fio; failed fio; }
+dmesg | grep -iE 'I/O error|WARNING:|BUG:' && failed 'errors'
+try nvme disconnect -n $SUBSYSTEM
+echo "all of it"
+"#;
+    let script = format!("PORTS='{}'\n{script}", ports.join(" "));
+    let set = |path: &str, more: &[&str]| {
+        let port = format!("listen_address.trsvcid={}", ports[path.parse::<usize>().expect("0 or 1")]);
+        let at = [&format!("nqn={NQN}"), "listen_address.traddr=127.0.0.1", &port];
+        target.rpc(&[&["nvmf_subsystem_listener_set_ana_state"], &at[..], more].concat());
+    };
+    let said =
+        guest_of(debian, directory, target.port(), &script, |action| match action.split(' ').collect::<Vec<_>>()[..] {
+            ["state", path, state] => set(path, &[&format!("ana_state={state}")]),
+            ["group", nsid, group, state] => {
+                let (nsid, group) = (format!("nsid={nsid}"), format!("anagrpid={group}"));
+                set("0", &[&format!("ana_state={state}"), &group]);
+                target.rpc(&["nvmf_subsystem_set_ns_ana_group", &format!("nqn={NQN}"), &nsid, &group]);
+            }
+            _ => panic!("{action}"),
+        });
+    assert!(said.contains("all of it"), "{said}");
+    said.lines().filter(|line| line.contains("after the order")).for_each(|line| println!("{line}"));
+    target.end();
+}
+
+#[test]
+fn io_follows_ana_states_on_linux_6_1() {
+    io_follows_ana_states("");
+}
+
+#[test]
+#[ignore = "takes minutes: make test-guest"]
+fn io_follows_ana_states_on_linux_6_12() {
+    io_follows_ana_states("13");
+}
+
 /// The meaning of blktests' group nvme, on Linux 6.12: fio writes and verifies one namespace while another comes and
 /// goes, the host scans and resets, and the target falls silent beyond the keep-alive timeout. The host disconnects
 /// amid I/O and finds its data later. A masked namespace comes and goes for this host alone.

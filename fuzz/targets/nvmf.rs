@@ -1,6 +1,7 @@
 //! Promises that hold for any bytes that a peer sends.
 
 use nvmf::pdu::{Agreement, COMMON_BYTES, End, FatalStatus, Limits, MAX_HEADER_BYTES, Next, Pdu, Receiver};
+use nvmf::spec::ana::{AnaDescriptor, AnaHeader, AnaState};
 use nvmf::spec::fabrics::{Authentication, Connect, ConnectData, PropertyAccess};
 use nvmf::spec::log::{DiscoveryEntry, DiscoveryHeader, Effects, Smart};
 use nvmf::spec::{
@@ -92,4 +93,5 @@ pub fn structures(data: &[u8]) {
     let _ = (DiscoveryHeader::read(&padded(data)), DiscoveryEntry::read(&padded(data)).traddr.to_string());
     assert_eq!(Effects::read(&padded(data)).write()[..2048], padded::<4096>(data)[..2048]);
     let _ = Smart::read(&padded(data));
+    let _ = (AnaHeader::read(&padded(data)), AnaState::of(AnaDescriptor::read(&padded(data)).state));
 }

@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use nvmf::device::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn, Latency};
 use nvmf::pdu::{H2cData, IcReq, Next, Pdu, R2t};
+use nvmf::spec::ana::AnaState;
 use nvmf::spec::opcode::io;
 use nvmf::spec::{Command, DISCOVERY_NQN, Sgl, Status};
 use nvmf::target::{NamespaceSpec, Options, SubsystemSpec};
@@ -281,13 +282,20 @@ fn slow() -> DeviceKind {
 /// Changes the configuration while hosts use it. Calls fail where another change came first.
 fn disturb(served: &Served, dice: &mut Dice) {
     let target = &served.target;
-    let subsystem = || SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(NQN) };
-    match dice.below(13) {
+    match dice.below(15) {
         6 => drop(target.delete_subsystem(NQN)),
         7 | 8 => {
-            let _ = target.create_subsystem(subsystem());
+            let ana_reporting = !dice.one_in(4);
+            let spec = SubsystemSpec { allow_any_host: true, ana_reporting, ..SubsystemSpec::new(NQN) };
+            let _ = target.create_subsystem(spec);
             let _ = target.add_listener(NQN, served.address);
         }
+        13 => {
+            let group = Some(dice.within(1..4) as u32).filter(|_| dice.one_in(2));
+            let state = dice.pick(&[AnaState::Optimized, AnaState::NonOptimized, AnaState::Inaccessible]);
+            let _ = target.set_ana_state(NQN, served.address, group, state);
+        }
+        14 => drop(target.set_ana_group(NQN, dice.within(1..4) as u32, dice.within(0..5) as u32)),
         9 => drop(target.remove_listener(NQN, served.address)),
         10 => drop(target.allow_any_host(NQN, dice.one_in(2))),
         11 => {
@@ -391,7 +399,7 @@ fn random_hosts_leave_nothing_behind() {
             served.target.set_faults("bad", &[]).unwrap();
             served.target.resize_device("mem", Some(4 << 20)).unwrap();
             let _ = served.target.delete_subsystem(NQN);
-            let all = SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(NQN) };
+            let all = SubsystemSpec { allow_any_host: true, ana_reporting: true, ..SubsystemSpec::new(NQN) };
             served.target.create_subsystem(all).unwrap();
             served.target.add_listener(NQN, served.address).unwrap();
             for device in ["bad", "null", "slow"] {

@@ -30,7 +30,7 @@ pub fn help(name: Option<&Method>) -> String {
             for (subject, methods) in SUBJECTS.iter().zip(METHODS) {
                 let _ = writeln!(out, "{subject}:");
                 for method in *methods {
-                    let _ = writeln!(out, "  {:<34}{}", method.name, short(method));
+                    let _ = writeln!(out, "  {:<38} {}", method.name, short(method));
                 }
                 out.push('\n');
             }

@@ -13,7 +13,7 @@ use super::params::Params;
 use super::saved::StateDirectory;
 use crate::auth::{Key, Keys, Policy};
 use crate::device::Fault;
-use crate::target::{self, Options, Target};
+use crate::target::{self, Departure, Options, Target};
 
 /// SPDK's name of the one target that there is.
 pub(super) const TARGET_NAME: &str = "nvmf_tgt";
@@ -77,6 +77,8 @@ pub struct State {
     pub(super) warnings: Vec<String>,
     /// True if warnings go to standard error (`log_set_print_level`).
     pub(super) prints_warnings: bool,
+    /// The ops that the answer to the present call waits for.
+    pub(super) departure: Option<Departure>,
     /// Methods that were called and have no effect in Plimsoll.
     pub(super) without_effect: Vec<&'static str>,
     pub(super) on_end: Box<dyn Fn(Ending) + Send>,
@@ -107,6 +109,7 @@ impl Control {
             keys,
             warnings: Vec::new(),
             prints_warnings: true,
+            departure: None,
             without_effect: Vec::new(),
             on_end,
         };
@@ -139,7 +142,14 @@ impl Control {
             state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
             outcome = state.call(name, given);
         }
-        state.saved(changes, outcome)
+        let outcome = state.saved(changes, outcome);
+        let departure = state.departure.take();
+        // Other calls go on meanwhile: one of them may be the one that ends the ops.
+        drop(state);
+        if let Some(departure) = departure {
+            departure.wait();
+        }
+        outcome
     }
 
     /// Keeps the configuration in that directory. If it has one already, this target gets that configuration; else the

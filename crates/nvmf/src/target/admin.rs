@@ -248,12 +248,20 @@ fn is_known(id: u8) -> bool {
 type Reserved = (u32, Arc<Reservations>);
 
 /// The reservations of the namespaces that a command names: of one, or of all that the host sees (NSID FFFFFFFFh).
+///
+/// # Errors
+/// Invalid Namespace or Format; the status of the ANA state of one of them (section 8.1: features of a namespace are
+/// not available where the namespace is not).
 fn named_namespaces(conn: &Connection, core: &Core, command: &Command) -> Result<Vec<Reserved>, Status> {
-    let of = |nsid: u32| Some((nsid, Arc::clone(&conn.namespace(core, nsid)?.reservations)));
-    let named: Vec<Reserved> = match (command.nsid, &conn.subsystem) {
+    let of = |nsid: u32| {
+        let namespace = conn.namespace(core, nsid)?;
+        Some(conn.admits(namespace).map(|()| (nsid, Arc::clone(&namespace.reservations))))
+    };
+    let named: Result<Vec<Reserved>, Status> = match (command.nsid, &conn.subsystem) {
         (u32::MAX, Some(subsystem)) => (0..subsystem.namespaces.len() as u32).filter_map(of).collect(),
         (nsid, _) => of(nsid).into_iter().collect(),
     };
+    let named = named?;
     if named.is_empty() {
         return Err(Status::INVALID_NAMESPACE.do_not_retry());
     }

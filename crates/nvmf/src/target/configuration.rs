@@ -8,13 +8,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::controller::{LAST_ID, Service};
+use super::ana::AnaStates;
+use super::controller::{Controller, LAST_ID, Service};
 use super::gate::Gate;
 use super::limited::Limit;
 use super::reservations::Reservations;
 use super::{DeviceInfo, Error, ErrorKind, Options};
 use crate::device::{self, Device, DeviceSpec};
 use crate::identity::{self, Machine};
+use crate::spec::ana::AnaState;
 use crate::spec::{DISCOVERY_NQN, NamespaceIds, Nqn};
 
 /// A subsystem to be created.
@@ -35,6 +37,8 @@ pub struct SubsystemSpec {
     pub controller_ids: Option<(u16, u16)>,
     /// Limits on single commands, which hosts read in Identify Controller.
     pub command_limits: CommandLimits,
+    /// True if hosts read the ANA state of each listener (Base specification 2.0, section 8.1).
+    pub ana_reporting: bool,
 }
 
 /// Limits on single commands (NVM Command Set specification 1.0, section 4.1.5.2), 0 where there is none.
@@ -56,7 +60,7 @@ impl CommandLimits {
 
 impl SubsystemSpec {
     /// The subsystem of that NQN with a serial number that follows from this machine and the NQN, model `Plimsoll`,
-    /// room for 32 namespaces, any controller identifiers and no host let in.
+    /// room for 32 namespaces, any controller identifiers, no host let in and no ANA reporting.
     pub fn new(nqn: impl Into<String>) -> SubsystemSpec {
         let nqn = nqn.into();
         SubsystemSpec {
@@ -67,6 +71,7 @@ impl SubsystemSpec {
             max_namespaces: 32,
             controller_ids: None,
             command_limits: CommandLimits::default(),
+            ana_reporting: false,
         }
     }
 }
@@ -104,6 +109,8 @@ pub struct NamespaceSpec {
     pub nguid: Option<[u8; 16]>,
     /// The namespace's EUI-64; `None` derives it from the UUID.
     pub eui64: Option<[u8; 8]>,
+    /// The ANA group of the namespace, up to `max_namespaces` of its subsystem; 0 takes the namespace's number.
+    pub ana_group: u32,
     /// The hosts that see the namespace.
     pub visibility: Visibility,
     /// The file that reservations persist in; `None` if they end with the target. A file that is there must hold the
@@ -116,7 +123,7 @@ impl NamespaceSpec {
     pub fn new(device: impl Into<String>) -> NamespaceSpec {
         let (uuid, nguid, eui64) = (None, None, None);
         let (visibility, reservations) = (Visibility::All, None);
-        NamespaceSpec { nsid: 0, device: device.into(), uuid, nguid, eui64, visibility, reservations }
+        NamespaceSpec { nsid: 0, device: device.into(), uuid, nguid, eui64, ana_group: 0, visibility, reservations }
     }
 
     /// All identities that hosts are given for the namespace, on a device with this UUID.
@@ -171,6 +178,30 @@ pub(super) struct ChangedNamespace {
     pub visibility: Visibility,
 }
 
+/// The paths to a subsystem: those of the controllers that came in on one listener, or on any.
+#[derive(Clone, Copy)]
+pub(super) struct Paths {
+    /// The uid of the subsystem.
+    pub subsystem: u64,
+    /// The listener; `None` for all.
+    pub listener: Option<SocketAddr>,
+}
+
+impl Paths {
+    /// True if the path of that controller is among them.
+    pub fn include(&self, controller: &Controller) -> bool {
+        controller.service == Service::Subsystem(self.subsystem)
+            && self.listener.is_none_or(|listener| controller.listener == listener)
+    }
+}
+
+/// Paths that have another ANA state, or other namespaces in a group, and the hosts that are told of it: those that see
+/// one of the namespaces.
+pub(super) struct ChangedPaths {
+    pub paths: Paths,
+    pub visibilities: Vec<Visibility>,
+}
+
 #[derive(Clone)]
 pub(super) struct Subsystem {
     /// The subsystem's identifier, which is never used again.
@@ -179,6 +210,8 @@ pub(super) struct Subsystem {
     pub spec: SubsystemSpec,
     pub namespaces: BTreeMap<u32, Namespace>,
     pub listeners: Vec<SocketAddr>,
+    /// The ANA states of each listener; empty without ANA reporting.
+    pub ana: BTreeMap<SocketAddr, Arc<AnaStates>>,
     pub hosts: Vec<Nqn>,
 }
 
@@ -195,6 +228,28 @@ impl Subsystem {
 
     fn changed(&self, nsid: u32, namespace: &Namespace) -> ChangedNamespace {
         ChangedNamespace { subsystem: self.uid, nsid, visibility: namespace.spec.visibility.clone() }
+    }
+
+    /// Notes that the ANA group has other namespaces than before.
+    fn regroup(&mut self, group: u32) {
+        self.ana.values_mut().for_each(|states| Arc::make_mut(states).regroup(group));
+    }
+
+    /// Checks that the subsystem has ANA groups, and this one among them.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    fn check_group(&self, group: Option<u32>) -> Result<(), Error> {
+        let SubsystemSpec { nqn, max_namespaces, ana_reporting, .. } = &self.spec;
+        if !ana_reporting {
+            return Err(Error::invalid(format!("{nqn} has no ANA groups: create it with ana_reporting=true")));
+        }
+        match group {
+            Some(group) if !(1..=*max_namespaces).contains(&group) => {
+                Err(Error::invalid(format!("ANA group {group} of {nqn}: give 1 to {max_namespaces} (max_namespaces)")))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -241,6 +296,10 @@ fn missing(what: &str, name: &str) -> Error {
 
 fn no_namespace(nqn: &str, nsid: u32) -> Error {
     Error::new(ErrorKind::NotFound, format!("subsystem {nqn} has no namespace {nsid}"))
+}
+
+fn not_listening(nqn: &str, address: SocketAddr) -> Error {
+    Error::new(ErrorKind::NotFound, format!("subsystem {nqn} does not listen on {address}"))
 }
 
 /// Reservations that persist would stay in force, and no host could release them.
@@ -447,7 +506,11 @@ impl Configuration {
         }
         let removed = self.namespaces_on(name);
         for subsystem in &mut self.subsystems {
-            subsystem.namespaces.retain(|_, namespace| namespace.spec.device != name);
+            let on_it = |namespace: &Namespace| namespace.spec.device == name;
+            let gone = subsystem.namespaces.values().filter(|namespace| on_it(namespace));
+            let groups: Vec<u32> = gone.map(|namespace| namespace.spec.ana_group).collect();
+            groups.into_iter().for_each(|group| subsystem.regroup(group));
+            subsystem.namespaces.retain(|_, namespace| !on_it(namespace));
         }
         self.devices.retain(|entry| entry.spec.name != name);
         Ok(removed)
@@ -510,8 +573,8 @@ impl Configuration {
             )));
         }
         let uid = self.uid();
-        let (namespaces, listeners, hosts) = Default::default();
-        self.subsystems.push(Subsystem { uid, nqn, spec, namespaces, listeners, hosts });
+        let (namespaces, listeners, ana, hosts) = Default::default();
+        self.subsystems.push(Subsystem { uid, nqn, spec, namespaces, listeners, ana, hosts });
         self.generation += 1;
         Ok(())
     }
@@ -586,10 +649,17 @@ impl Configuration {
         if subsystem.namespaces.contains_key(&nsid) {
             return Err(Error::new(ErrorKind::Exists, format!("subsystem {nqn} has a namespace {nsid} already")));
         }
+        if spec.ana_group == 0 {
+            spec.ana_group = nsid;
+        }
+        if subsystem.spec.ana_reporting {
+            subsystem.check_group(Some(spec.ana_group))?;
+        }
         let uuid = identities.uuid.unwrap_or(entry.uuid);
         let reservations = Arc::new(Reservations::open(spec.reservations.as_ref(), uuid)?);
         let namespace = Namespace { spec, entry, reservations, drive };
         let added = subsystem.changed(nsid, &namespace);
+        subsystem.regroup(namespace.spec.ana_group);
         subsystem.namespaces.insert(nsid, namespace);
         Ok(added)
     }
@@ -598,9 +668,47 @@ impl Configuration {
     pub fn remove_namespace(&mut self, nqn: &str, nsid: u32) -> Result<ChangedNamespace, Error> {
         let subsystem = self.subsystem_mut(nqn)?;
         match subsystem.namespaces.remove(&nsid) {
-            Some(namespace) => Ok(subsystem.changed(nsid, &namespace)),
+            Some(namespace) => {
+                subsystem.regroup(namespace.spec.ana_group);
+                Ok(subsystem.changed(nsid, &namespace))
+            }
             None => Err(no_namespace(nqn, nsid)),
         }
+    }
+
+    /// Sets the ANA state of a group, or of all groups, on one listener. Returns the paths.
+    pub fn set_ana_state(
+        &mut self,
+        nqn: &str,
+        listener: SocketAddr,
+        group: Option<u32>,
+        state: AnaState,
+    ) -> Result<ChangedPaths, Error> {
+        let subsystem = self.subsystem_mut(nqn)?;
+        subsystem.check_group(group)?;
+        let most = subsystem.spec.max_namespaces;
+        let states = subsystem.ana.get_mut(&listener).ok_or_else(|| not_listening(nqn, listener))?;
+        let groups = group.map_or(1..=most, |group| group..=group);
+        let changed = Arc::make_mut(states).set(groups, state);
+        let namespaces = subsystem.namespaces.values().filter(|it| changed.contains(&it.spec.ana_group));
+        let visibilities = namespaces.map(|namespace| namespace.spec.visibility.clone()).collect();
+        Ok(ChangedPaths { paths: Paths { subsystem: subsystem.uid, listener: Some(listener) }, visibilities })
+    }
+
+    /// Moves a namespace to another ANA group. Returns the paths.
+    pub fn set_ana_group(&mut self, nqn: &str, nsid: u32, group: u32) -> Result<ChangedPaths, Error> {
+        let subsystem = self.subsystem_mut(nqn)?;
+        subsystem.check_group(Some(group))?;
+        let paths = Paths { subsystem: subsystem.uid, listener: None };
+        let namespace = subsystem.namespaces.get_mut(&nsid).ok_or_else(|| no_namespace(nqn, nsid))?;
+        let before = std::mem::replace(&mut namespace.spec.ana_group, group);
+        if before == group {
+            return Ok(ChangedPaths { paths, visibilities: Vec::new() });
+        }
+        let visibilities = vec![namespace.spec.visibility.clone()];
+        subsystem.regroup(before);
+        subsystem.regroup(group);
+        Ok(ChangedPaths { paths, visibilities })
     }
 
     /// Shows a namespace to a host, or hides it from the host. Returns the namespace with that host alone; `None` if
@@ -623,6 +731,10 @@ impl Configuration {
         };
         let host = host.to_string();
         let changes = if shows { hosts.insert(host.clone()) } else { hosts.remove(&host) };
+        let group = namespace.spec.ana_group;
+        if changes {
+            subsystem.regroup(group);
+        }
         let visibility = Visibility::Only([host].into());
         Ok(changes.then_some(ChangedNamespace { subsystem: uid, nsid, visibility }))
     }
@@ -640,6 +752,7 @@ impl Configuration {
         nqn: &str,
         address: SocketAddr,
         secured: Option<SecureChannel>,
+        ana_state: AnaState,
     ) -> Result<(), Error> {
         let present = self.secured.get(&address).copied();
         if self.listens(address) && present != secured {
@@ -657,6 +770,12 @@ impl Configuration {
             return Err(Error::new(ErrorKind::Exists, format!("subsystem {nqn} listens on {address} already")));
         }
         listeners.push(address);
+        if let Ok(subsystem) = self.subsystem_mut(nqn)
+            && subsystem.spec.ana_reporting
+        {
+            let states = AnaStates::new(subsystem.spec.max_namespaces, ana_state);
+            subsystem.ana.insert(address, Arc::new(states));
+        }
         if let Some(secured) = secured {
             self.secured.insert(address, secured);
         }
@@ -670,7 +789,10 @@ impl Configuration {
         let before = listeners.len();
         listeners.retain(|other| *other != address);
         if listeners.len() == before {
-            return Err(Error::new(ErrorKind::NotFound, format!("subsystem {nqn} does not listen on {address}")));
+            return Err(not_listening(nqn, address));
+        }
+        if let Ok(subsystem) = self.subsystem_mut(nqn) {
+            subsystem.ana.remove(&address);
         }
         self.generation += 1;
         let is_used = self.listens(address);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::afloat::Afloat;
+use super::ana::AnaStates;
 use super::answer::Answer;
 use super::auth::Exchange;
 use super::command::{CommandSlots, Stage};
@@ -22,6 +23,7 @@ use super::reservations::Need;
 use super::transport::{NO_SLOT, Tcp, Transport};
 use super::{io as io_command, queued};
 use crate::pdu::Fault;
+use crate::spec::ana::AnaState;
 use crate::spec::{Completion, Status};
 pub(super) use commands::Breach;
 
@@ -95,6 +97,8 @@ pub(super) struct Connection {
     pub afloat: Afloat,
     pub controller: Option<Arc<Controller>>,
     pub subsystem: Option<Rc<LocalSubsystem>>,
+    /// The ANA states of the controller's path; `None` if its subsystem does not report any.
+    pub ana: Option<Arc<AnaStates>>,
     pub tenant: u32,
     pub queue_id: u16,
     pub queue_entries: u16,
@@ -151,6 +155,7 @@ impl Connection {
             afloat: Afloat::default(),
             controller: None,
             subsystem: None,
+            ana: None,
             tenant: 0,
             queue_id: 0,
             queue_entries: 0,
@@ -227,13 +232,30 @@ impl Connection {
         self.controller.as_ref().is_some_and(|controller| namespace.reservations.permit(&controller.host_id, need))
     }
 
-    /// True if the command's namespace is still there for the host, on the device that the command was checked for.
+    /// Judges the path to a namespace.
+    ///
+    /// # Errors
+    /// The status of its ANA state (Base specification 2.0, section 8.1), if that refuses commands.
     #[inline]
-    pub fn reaches(&self, core: &Core, index: u16) -> bool {
+    pub fn admits(&self, namespace: &LocalNamespace) -> Result<(), Status> {
+        let state = self.ana.as_deref().map(|states| states.state(namespace.ana_group));
+        state.and_then(AnaState::refusal).map_or(Ok(()), Err)
+    }
+
+    /// Judges if a command may still go into the device that it was checked for.
+    ///
+    /// # Errors
+    /// Invalid Namespace or Format if the namespace is not there any more for the host; those of
+    /// [`Connection::admits`].
+    #[inline]
+    pub fn reaches(&self, core: &Core, index: u16) -> Result<(), Status> {
         let slot = &self.slots[index];
         let namespace = self.namespace(core, slot.nsid);
-        namespace.is_some_and(|it| it.channel == slot.channel && it.device_uid == slot.device_uid)
-            && core.reaches(slot.channel, slot.device_uid)
+        let same = namespace.filter(|it| it.channel == slot.channel && it.device_uid == slot.device_uid);
+        match same.filter(|_| core.reaches(slot.channel, slot.device_uid)) {
+            Some(namespace) => self.admits(namespace),
+            None => Err(Status::INVALID_NAMESPACE.do_not_retry()),
+        }
     }
 
     /// True if the command in that slot is in a device.

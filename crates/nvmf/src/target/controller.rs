@@ -87,6 +87,8 @@ pub(super) struct State {
     pub changed: BTreeSet<u32>,
     /// Notifications of reservations that the host has not read.
     pub notices: Notices,
+    /// The changes of ANA states that the log page leaves out of its counts: those from before the last reset.
+    pub ana_changes_before: u64,
     /// Events that have happened, and not yet been told.
     pending: Vec<AsyncEvent>,
     /// Events that the host has been told, and that are masked until their log page is read.
@@ -170,8 +172,11 @@ impl Controller {
     pub fn raise(&self, event: AsyncEvent, changed: impl IntoIterator<Item = u32>) -> bool {
         let mut state = self.lock();
         state.changed.extend(changed);
-        let bit =
-            if event == AsyncEvent::DISCOVERY_CHANGED { feature::EVENT_DISCOVERY } else { feature::EVENT_NAMESPACE };
+        let bit = match event {
+            AsyncEvent::DISCOVERY_CHANGED => feature::EVENT_DISCOVERY,
+            AsyncEvent::ANA_CHANGED => feature::EVENT_ANA,
+            _ => feature::EVENT_NAMESPACE,
+        };
         let wanted = state.features.get(&feature::ASYNC_EVENT_CONFIGURATION).is_some_and(|value| value & bit != 0);
         wanted && state.raise(event)
     }
@@ -201,8 +206,9 @@ impl State {
         Some(event)
     }
 
-    /// Forgets what a controller reset ends: features, and events.
-    pub fn reset(&mut self, now_ns: u64) {
+    /// Forgets what a controller reset ends: features, and events. ANA states have changed `ana_changes` times so far.
+    pub fn reset(&mut self, now_ns: u64, ana_changes: u64) {
+        self.ana_changes_before = ana_changes;
         self.timestamp = (None, now_ns);
         (self.status.ready, self.status.shutdown) = (false, 0);
         self.features.clear();
@@ -250,6 +256,8 @@ pub(super) struct NewController {
     pub keep_alive_ms: u32,
     pub admin: Token,
     pub awaits_proof: bool,
+    /// The changes of ANA states on the listener so far.
+    pub ana_changes: u64,
     pub now_ns: u64,
 }
 
@@ -323,6 +331,7 @@ impl Controllers {
             errors: ErrorLog::default(),
             changed: BTreeSet::new(),
             notices: Notices::default(),
+            ana_changes_before: new.ana_changes,
             pending: Vec::new(),
             masked: Vec::new(),
         };
@@ -390,6 +399,7 @@ mod tests {
             keep_alive_ms: 0,
             admin: Token { reactor: 0, index: 0, generation: 0 },
             awaits_proof: false,
+            ana_changes: 0,
             now_ns: 0,
         }
     }

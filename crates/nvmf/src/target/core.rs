@@ -4,15 +4,16 @@
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 
 use pace::{Admission, OpId};
 use slab::Slab;
 use sys::buffer::Buffer;
 use sys::clock::Clock;
 
-use super::configuration::{CommandLimits, Configuration, DeviceEntry, Visibility};
+use super::ana::AnaStates;
+use super::configuration::{CommandLimits, Configuration, DeviceEntry, Paths, Visibility};
 use super::controller::{Controller, Service};
 use super::gate::{Fence, Gate, Span};
 use super::latencies::Latencies;
@@ -27,7 +28,7 @@ use super::stats::{DeviceStats, HostStats};
 use super::work::Work;
 use super::{Error, ErrorKind, Options, Shared, pacing, stragglers};
 use crate::device::{BufferPool, Channel, Device, Done, ECANCELED, Io, Local};
-use crate::spec::Nqn;
+use crate::spec::{Nqn, Status};
 
 /// The time between looks at a command that the limit of its device holds back.
 const LEAST_WAIT_NS: u64 = 20_000;
@@ -60,6 +61,7 @@ pub(super) struct LocalNamespace {
     pub block_shift: u32,
     pub reads_zeros: bool,
     pub read_only: bool,
+    pub ana_group: u32,
     pub reservations: Arc<Reservations>,
 }
 
@@ -124,7 +126,7 @@ pub(super) struct Core {
     pub flights: Slab<Flight>,
     /// The ops inside devices whose queues have gone, and the controllers that these queues belonged to.
     late: HashMap<usize, Arc<Controller>>,
-    /// The evictions and fences that wait for ops inside devices, and these ops.
+    /// The evictions, fences and senders that wait for ops inside devices, and these ops.
     awaiting: Vec<(Awaiting, Vec<usize>)>,
     /// The commands that wait at gates.
     pub gated: Vec<(Token, u16)>,
@@ -270,6 +272,7 @@ impl Core {
                     block_shift: device.block_bytes().trailing_zeros(),
                     reads_zeros: device.reads_zeros(),
                     read_only: device.read_only(),
+                    ana_group: namespace.spec.ana_group,
                     reservations: Arc::clone(&namespace.reservations),
                     device,
                 });
@@ -336,6 +339,21 @@ impl Core {
         Some(Rc::new(own))
     }
 
+    /// The ANA states of a controller's path; `None` if its subsystem does not report any.
+    pub fn ana(&self, controller: &Controller) -> Option<&Arc<AnaStates>> {
+        let mut subsystems = self.configuration.subsystems.iter();
+        let subsystem = subsystems.find(|it| Service::Subsystem(it.uid) == controller.service)?;
+        subsystem.ana.get(&controller.listener)
+    }
+
+    /// The status with which the controller's path refuses commands on that device now.
+    fn refusal(&self, controller: &Controller, device_uid: u64) -> Option<Status> {
+        let mut subsystems = self.configuration.subsystems.iter();
+        let subsystem = subsystems.find(|it| Service::Subsystem(it.uid) == controller.service)?;
+        let namespace = subsystem.namespaces.values().find(|it| it.entry.uid == device_uid)?;
+        subsystem.ana.get(&controller.listener)?.state(namespace.spec.ana_group).refusal()
+    }
+
     /// True if the channel still leads to the device with this uid, and the device is still configured.
     #[inline]
     pub fn reaches(&self, channel: usize, device_uid: u64) -> bool {
@@ -378,6 +396,27 @@ impl Core {
         let tags: Vec<usize> = self.flights.iter().filter(|(tag, it)| is_named(*tag, it)).map(|(tag, _)| tag).collect();
         if !tags.is_empty() {
             self.awaiting.push((eviction, tags));
+        }
+    }
+
+    /// Keeps the sender until the ops have left their devices that came by those of the paths that refuse commands by
+    /// now.
+    pub fn await_departure(
+        &mut self,
+        paths: Paths,
+        left: mpsc::Sender<()>,
+        controller_of: impl Fn(Token) -> Option<Arc<Controller>>,
+    ) {
+        let is_refused = |tag: usize, flight: &Flight| {
+            let controller = self.late.get(&tag).cloned().or_else(|| controller_of(flight.connection));
+            let controller = controller.filter(|controller| paths.include(controller));
+            let open = self.channels.get(flight.channel);
+            controller.zip(open).is_some_and(|(controller, open)| self.refusal(&controller, open.uid).is_some())
+        };
+        let tags: Vec<usize> =
+            self.flights.iter().filter(|(tag, it)| is_refused(*tag, it)).map(|(tag, _)| tag).collect();
+        if !tags.is_empty() {
+            self.awaiting.push((Arc::new(left), tags));
         }
     }
 

@@ -83,7 +83,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     if asked.sqsize == 0 || entries > u32::from(most) {
         return Err(Connect::invalid(false, Connect::AT_SQSIZE));
     }
-    let mut is_listed = false;
+    let (mut is_listed, mut ana_changes) = (false, 0);
     let (service, ids) = if subsystem_nqn.is_discovery() {
         (Service::Discovery, None)
     } else {
@@ -95,6 +95,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
             return Err((Status::CONNECT_INVALID_HOST, 0));
         }
         is_listed = subsystem.hosts.contains(&host_nqn);
+        ana_changes = subsystem.ana.get(&conn.listener).map_or(0, |states| states.changes());
         (Service::Subsystem(subsystem.uid), subsystem.spec.controller_ids)
     };
     if service == Service::Discovery && asked.qid != 0 {
@@ -130,6 +131,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
             keep_alive_ms: core.configuration.options.keep_alive_ms(asked.kato_ms),
             admin: conn.token,
             awaits_proof: exchange.is_some(),
+            ana_changes,
             now_ns: core.now_ns,
         };
         let is_second = |other: &Arc<Controller>| {
@@ -194,6 +196,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     conn.queue_entries = entries as u16;
     conn.no_flow_control = asked.cattr & Connect::NO_FLOW_CONTROL != 0;
     conn.subsystem = core.subsystem(service, &host_nqn);
+    conn.ana = core.ana(&controller).cloned();
     conn.controller = Some(controller);
     conn.phase = Phase::Ready;
     if asked.qid != 0 {
@@ -293,7 +296,7 @@ fn property_set(conn: &mut Connection, core: &mut Core, command: &Command) -> St
         state.status.shutdown = 2;
     }
     if resets {
-        state.reset(core.now_ns);
+        state.reset(core.now_ns, core.ana(&controller).map_or(0, |states| states.changes()));
         // Requests for events end without an answer; the host makes new ones.
         conn.outstanding = conn.outstanding.saturating_sub(conn.event_requests.len() as u32);
         conn.event_requests.clear();

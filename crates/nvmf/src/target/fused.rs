@@ -216,8 +216,8 @@ fn enter(conn: &mut Connection, core: &mut Core, first: u16) {
     if has_failed(conn, first, second) {
         return fail(conn, core, first, Status::ABORTED_FAILED_FUSED);
     }
-    if !conn.reaches(core, first) {
-        return fail(conn, core, first, Status::INVALID_NAMESPACE.do_not_retry());
+    if let Err(status) = conn.reaches(core, first) {
+        return fail(conn, core, first, status);
     }
     let slot = &mut conn.slots[first];
     slot.stage = Stage::Gated;

@@ -6,7 +6,7 @@ use super::admin::{ABORTS_LESS_ONE, EVENT_REQUESTS_LESS_ONE};
 use super::configuration::{Namespace, Subsystem};
 use super::controller::{Controller, Service};
 use super::core::Core;
-use super::{copy, errors, fused, io_command, logs};
+use super::{ana, copy, errors, fused, io_command, logs};
 use crate::identity::Machine;
 use crate::spec::reservation::rescap;
 use crate::spec::{
@@ -44,7 +44,7 @@ pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command)
             Ok(namespace_list(seen.map(|(nsid, _)| nsid), command.nsid).to_vec())
         }
         cns::NAMESPACE => match active(subsystem, controller, command.nsid)? {
-            Some(it) => Ok(namespace(core, it).write().to_vec()),
+            Some(it) => Ok(namespace(core, controller, it).write().to_vec()),
             // A valid number without a namespace: all zeros.
             None => Ok(vec![0; 4096]),
         },
@@ -66,9 +66,10 @@ pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command)
         }
         cns::NAMESPACE_INDEPENDENT => {
             let it = active(subsystem, controller, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
-            let own = namespace(core, it);
+            let own = namespace(core, controller, it);
             let mut page = vec![0; 4096];
             (page[1], page[2], page[8]) = (own.nmic, own.rescap, own.nsattr);
+            page[4..8].copy_from_slice(&own.anagrpid.to_le_bytes());
             page[14] = 1; // NSTAT: ready
             Ok(page)
         }
@@ -85,7 +86,7 @@ fn active<'a>(subsystem: &'a Subsystem, controller: &Controller, nsid: u32) -> R
     Ok(namespace.filter(|namespace| namespace.spec.visibility.includes(controller.host_nqn.as_str())))
 }
 
-fn namespace(core: &Core, it: &Namespace) -> IdentifyNamespace {
+fn namespace(core: &Core, controller: &Controller, it: &Namespace) -> IdentifyNamespace {
     let rescap = match (core.configuration.options.hides_reservations(), it.reservations.can_persist()) {
         (true, _) => 0,
         (false, false) => rescap::ALL_TYPES,
@@ -95,14 +96,18 @@ fn namespace(core: &Core, it: &Namespace) -> IdentifyNamespace {
     let block = device.block_bytes();
     let blocks = device.bytes() / u64::from(block);
     let identities = it.identities();
+    let states = core.ana(controller);
+    // Section 8.1: the use is not available where the namespace is not.
+    let is_refused = states.is_some_and(|states| states.state(it.spec.ana_group).refusal().is_some());
     let (copied, copied_of_range) = copy::limits(core.configuration.options.max_io_bytes, block.trailing_zeros());
     IdentifyNamespace {
         nsze: blocks,
         ncap: blocks,
-        nuse: blocks,
+        nuse: if is_refused { 0 } else { blocks },
         nmic: 1,
         rescap,
         dlfeat: 0b1001, // deallocated blocks read as zeros; Write Zeroes may deallocate
+        anagrpid: states.map_or(0, |_| it.spec.ana_group),
         nsattr: u8::from(device.read_only()),
         mssrl: copied_of_range,
         mcl: copied,
@@ -176,17 +181,23 @@ fn io_controller(core: &Core, controller: &Controller, subsystem: &Subsystem) ->
     let options = &core.configuration.options;
     let seen = subsystem.seen_by(controller.host_nqn.as_str());
     let bytes: u128 = seen.map(|(_, namespace)| u128::from(namespace.entry.device.bytes())).sum();
+    let reports_ana = subsystem.spec.ana_reporting;
+    let groups = if reports_ana { subsystem.spec.max_namespaces } else { 0 };
     IdentifyController {
         sn: Text::new(&subsystem.spec.serial),
         mn: Text::new(&subsystem.spec.model),
-        cmic: 0b11,
+        cmic: 0b11 | if reports_ana { 1 << 3 } else { 0 },
         cntrltype: 1,
-        oaes: feature::EVENT_NAMESPACE,
+        oaes: feature::EVENT_NAMESPACE | if reports_ana { feature::EVENT_ANA } else { 0 },
         lpa: 0b110,
         elpe: errors::ENTRIES_LESS_ONE,
         wctemp: logs::WARNING_KELVINS,
         cctemp: logs::CRITICAL_KELVINS,
         tnvmcap: bytes,
+        anatt: if reports_ana { ana::TRANSITION_SECONDS } else { 0 },
+        anacap: if reports_ana { ana::CAPABILITIES } else { 0 },
+        anagrpmax: groups,
+        nanagrpid: groups,
         sqes: 0x66,
         cqes: 0x44,
         nn: subsystem.spec.max_namespaces,

@@ -51,8 +51,8 @@ pub(super) fn start(conn: &mut Connection, core: &mut Core, command: &Command, c
 /// Checks an I/O command. Returns the place that the data in its capsule go to.
 ///
 /// # Errors
-/// The statuses of the Base specification 2.0 for the namespace (Invalid Namespace or Format), write protection (8.12),
-/// and the SGL (4.1.2); those of [`request`], and of [`fused::check`].
+/// The statuses of the Base specification 2.0 for the namespace (Invalid Namespace or Format), its ANA state (8.1),
+/// write protection (8.12), and the SGL (4.1.2); those of [`request`], and of [`fused::check`].
 #[inline]
 fn check(conn: &mut Connection, core: &mut Core, command: &Command, capsule_bytes: u32) -> Result<Sink, Status> {
     if !conn.is_enabled() {
@@ -61,6 +61,7 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, capsule_byte
     let Some(namespace) = conn.namespace(core, command.nsid) else {
         return Err(Status::INVALID_NAMESPACE.do_not_retry());
     };
+    conn.admits(namespace)?;
     let opcode = command.opcode;
     // NVM Command Set specification 1.0, section 3: an opcode that is not in the table.
     let io = IoCommand::of(opcode).ok_or(Status::INVALID_OPCODE.do_not_retry())?;
@@ -373,9 +374,9 @@ pub(super) fn data_complete(conn: &mut Connection, core: &mut Core, index: u16) 
 /// Gives the device the part of the command that is left to do.
 pub(super) fn to_device(conn: &mut Connection, core: &mut Core, index: u16) {
     let token = conn.token;
-    if !conn.reaches(core, index) {
-        // The namespace has gone while the command waited.
-        return end(conn, core, index, Status::INVALID_NAMESPACE.do_not_retry());
+    if let Err(status) = conn.reaches(core, index) {
+        // The namespace, or the path to it, has gone while the command waited.
+        return end(conn, core, index, status);
     }
     let slot = &mut conn.slots[index];
     let (mut offset, mut len) = (slot.offset + slot.moved, slot.len.saturating_sub(slot.moved));
@@ -683,20 +684,21 @@ pub(super) fn give_back(conn: &mut Connection, core: &mut Core, longest_ns: u64)
     }
 }
 
-/// Fails held commands whose namespace has changed or gone since they came: at once, not when their turn comes.
+/// Fails held commands whose namespace, or the path to it, has changed or gone since they came: at once, not when their
+/// turn comes.
 pub(super) fn fail_orphans(conn: &mut Connection, core: &mut Core) {
     let waiting = |(index, slot): (u16, &mut CommandSlot)| {
         matches!(slot.stage, Stage::Held | Stage::Limited).then_some((index, slot.cid))
     };
-    let mut orphans: Vec<(u16, u16)> = conn.slots.iter_mut().filter_map(waiting).collect();
-    orphans.retain(|(index, _)| !conn.reaches(core, *index));
-    for (index, cid) in orphans {
+    let waiting: Vec<(u16, u16)> = conn.slots.iter_mut().filter_map(waiting).collect();
+    for (index, cid) in waiting {
+        let Err(status) = conn.reaches(core, index) else { continue };
         if conn.slots[index].fused.is_some() {
-            fused::fail(conn, core, index, Status::INVALID_NAMESPACE.do_not_retry());
+            fused::fail(conn, core, index, status);
             continue;
         }
         forget_waiting(conn, core, index);
-        conn.respond(core, cid, Status::INVALID_NAMESPACE.do_not_retry(), 0);
+        conn.respond(core, cid, status, 0);
     }
 }
 

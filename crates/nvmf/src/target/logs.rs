@@ -9,6 +9,7 @@ use super::controller::{Controller, Service};
 use super::core::Core;
 use super::io_command;
 use super::transport::Transport;
+use crate::spec::ana::GROUPS_ONLY;
 use crate::spec::log::{self, DiscoveryEntry, DiscoveryHeader, Effects, Firmware, Smart};
 use crate::spec::opcode::{admin, io};
 use crate::spec::reservation::ReservationNotification;
@@ -59,6 +60,7 @@ pub(super) fn page(
                 _ => namespace_list([u32::MAX], 0).to_vec(),
             })
         }
+        (log::ANA, Service::Subsystem(uid)) => ana(core, uid, controller, asked.lsp & GROUPS_ONLY != 0),
         (log::RESERVATION_NOTIFICATION, Service::Subsystem(_)) if !core.configuration.options.hides_reservations() => {
             Ok(controller.lock().notices.page(asked.retain).write().to_vec())
         }
@@ -68,6 +70,18 @@ pub(super) fn page(
         // Base specification 2.0 with ECN 110, section 5.16.
         _ => Err(Status::INVALID_LOG_PAGE.do_not_retry()),
     }
+}
+
+/// The ANA log page: the groups of the namespaces that the host sees, on the controller's path.
+///
+/// # Errors
+/// Invalid Log Page if the subsystem does not report ANA states.
+fn ana(core: &Core, subsystem: u64, controller: &Controller, groups_only: bool) -> Result<Vec<u8>, Status> {
+    let states = core.ana(controller).ok_or(Status::INVALID_LOG_PAGE.do_not_retry())?;
+    let subsystem = core.configuration.subsystems.iter().filter(|it| it.uid == subsystem);
+    let seen = subsystem.flat_map(|subsystem| subsystem.seen_by(controller.host_nqn.as_str()));
+    let before = controller.lock().ana_changes_before;
+    Ok(states.page(seen.map(|(nsid, namespace)| (nsid, namespace.spec.ana_group)), groups_only, before))
 }
 
 /// The SMART log page: the counts of the devices of the subsystem that the host sees. Those of other reactors are up to

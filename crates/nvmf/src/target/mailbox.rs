@@ -8,7 +8,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::Error;
 use super::auth::Examination;
-use super::configuration::Configuration;
+use super::configuration::{Configuration, Paths};
 use super::gate::Fence;
 use super::reservations::{Answered, Eviction};
 use super::stats::{ReactorReport, StatsChange};
@@ -50,6 +50,8 @@ pub(super) enum Message {
     Reserved(Answered),
     /// Abort the commands of these hosts on a namespace.
     Evict(Arc<Eviction>),
+    /// Keep the sender until the ops in devices have ended that came by those of the paths that refuse commands by now.
+    Depart(Paths, mpsc::Sender<()>),
     /// Keep the fence until the changes of its range that are in the device have ended.
     Fence(Arc<Fence>),
     /// All reactors have done so: the command in that slot, which holds the range, goes on.

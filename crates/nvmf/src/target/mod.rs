@@ -12,6 +12,7 @@
 
 mod admin;
 mod afloat;
+mod ana;
 mod answer;
 mod auth;
 mod command;
@@ -64,9 +65,10 @@ pub use stats::{
 };
 
 use crate::device::{DeviceSpec, Fault, Latency};
+use crate::spec::ana::AnaState;
 use crate::spec::reservation::{HostId, Notice};
 use crate::spec::{AsyncEvent, Nqn};
-use configuration::{ChangedNamespace, Configuration};
+use configuration::{ChangedNamespace, ChangedPaths, Configuration};
 use controller::{Controllers, Service};
 use mailbox::{Mailbox, Message};
 use reactor::Reactor;
@@ -81,6 +83,19 @@ pub use crate::spec::DISCOVERY_NQN;
 
 /// Connections that the kernel may hold for a listener before the target accepts them.
 const BACKLOG: i32 = 4096;
+
+/// The ops that devices have of paths which refuse commands by now.
+#[must_use = "without `wait`, an op of the path may end after the call"]
+pub struct Departure(mpsc::Receiver<()>);
+
+impl Departure {
+    /// Waits until the last of the ops has left its device: nothing that a host writes over another path from now on
+    /// is overtaken by them. Waits for as long as a device takes.
+    pub fn wait(self) {
+        // Each reactor drops its sender when it has none of the ops any more.
+        let _ = self.0.recv();
+    }
+}
 
 /// A running target. Clones are handles to the same target, which runs until [`Target::shutdown`].
 #[derive(Clone)]
@@ -220,6 +235,14 @@ impl Shared {
         self.connections[reactor as usize].fetch_sub(1, Ordering::Relaxed);
         if !is_admin {
             self.workers[reactor as usize].fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the host of a controller that something happened.
+    fn raise(&self, controller: &controller::Controller, event: AsyncEvent, namespaces: &[u32]) {
+        if controller.raise(event, namespaces.iter().copied()) {
+            let admin = controller.lock().admin;
+            self.send(admin.reactor, Message::Events(admin));
         }
     }
 
@@ -400,10 +423,7 @@ impl Target {
             controller.service == service && to.includes(controller.host_nqn.as_str())
         };
         for controller in controllers.iter().filter(told) {
-            if controller.raise(event, namespaces.iter().copied()) {
-                let admin = controller.lock().admin;
-                self.shared.send(admin.reactor, Message::Events(admin));
-            }
+            self.shared.raise(controller, event, namespaces);
         }
     }
 
@@ -411,6 +431,25 @@ impl Target {
         for ChangedNamespace { subsystem, nsid, visibility } in namespaces {
             self.raise(Service::Subsystem(*subsystem), visibility, AsyncEvent::NAMESPACE_CHANGED, &[*nsid]);
         }
+    }
+
+    /// Tells the hosts of paths that these have changed. Returns the ops that devices have of those paths which refuse
+    /// commands by now.
+    fn paths_changed(&self, changed: ChangedPaths) -> Departure {
+        let ChangedPaths { paths, visibilities } = changed;
+        let (left, departure) = mpsc::channel();
+        for mailbox in &self.shared.mailboxes {
+            mailbox.send(Message::Depart(paths, left.clone()));
+        }
+        let controllers = self.shared.controllers();
+        let is_told = |controller: &&Arc<controller::Controller>| {
+            paths.include(controller)
+                && visibilities.iter().any(|visibility| visibility.includes(controller.host_nqn.as_str()))
+        };
+        for controller in controllers.iter().filter(is_told) {
+            self.shared.raise(controller, AsyncEvent::ANA_CHANGED, &[]);
+        }
+        Departure(departure)
     }
 
     /// The options that the target runs with, `max_io_bytes` as reduced by the budget.
@@ -595,6 +634,7 @@ impl Target {
             spec: subsystem.spec.clone(),
             namespaces: subsystem.namespaces.values().map(|namespace| namespace.spec.clone()).collect(),
             listeners: subsystem.listeners.clone(),
+            ana_states: subsystem.ana.iter().map(|(address, states)| (*address, states.states().collect())).collect(),
             secured: subsystem.listeners.iter().filter(|it| configuration.secured.contains_key(it)).copied().collect(),
             hosts: subsystem.hosts.iter().map(ToString::to_string).collect(),
             controllers: of(subsystem.uid).collect(),
@@ -636,13 +676,39 @@ impl Target {
         Ok(())
     }
 
+    /// Sets the ANA state of a group of namespaces, or of all groups, on one listener, and tells the hosts that came in
+    /// on it. A state that refuses commands is in force for every command that no device has by then.
+    ///
+    /// # Errors
+    /// `NotFound` (subsystem or listener); `Invalid` if the subsystem does not report ANA states, or has no such group.
+    pub fn set_ana_state(
+        &self,
+        nqn: &str,
+        listener: SocketAddr,
+        group: Option<u32>,
+        state: AnaState,
+    ) -> Result<Departure, Error> {
+        let changed = self.change(|configuration| configuration.set_ana_state(nqn, listener, group, state))?;
+        Ok(self.paths_changed(changed))
+    }
+
+    /// Moves a namespace to another ANA group, and tells the hosts that see it.
+    ///
+    /// # Errors
+    /// `NotFound` (subsystem or namespace); `Invalid` if the subsystem does not report ANA states, or has no such
+    /// group.
+    pub fn set_ana_group(&self, nqn: &str, nsid: u32, group: u32) -> Result<Departure, Error> {
+        let changed = self.change(|configuration| configuration.set_ana_group(nqn, nsid, group))?;
+        Ok(self.paths_changed(changed))
+    }
+
     /// Makes the subsystem (and discovery) reachable on `address`. Returns the address, with a port that the system
     /// chose if the given one was 0.
     ///
     /// # Errors
     /// `NotFound`; `Exists` if the subsystem has the listener; `System` when the address cannot be bound.
     pub fn add_listener(&self, nqn: &str, address: SocketAddr) -> Result<SocketAddr, Error> {
-        self.listen(nqn, address, None)
+        self.listen(nqn, address, None, AnaState::Optimized)
     }
 
     /// As [`Target::add_listener`], for hosts that prove a key of [`Target::set_tls_keys`] and speak TLS 1.3. All
@@ -656,16 +722,29 @@ impl Target {
         address: SocketAddr,
         demand: SecureChannel,
     ) -> Result<SocketAddr, Error> {
-        self.shared.security.prepare()?;
-        self.listen(nqn, address, Some(demand))
+        self.listen(nqn, address, Some(demand), AnaState::Optimized)
     }
 
-    fn listen(&self, nqn: &str, address: SocketAddr, secured: Option<SecureChannel>) -> Result<SocketAddr, Error> {
+    /// As [`Target::add_listener`] without `secured`, and as [`Target::add_secure_listener`] with it. All ANA groups
+    /// have that state on the listener, if the subsystem reports it.
+    ///
+    /// # Errors
+    /// Those of [`Target::add_listener`] and of [`Target::add_secure_listener`].
+    pub fn listen(
+        &self,
+        nqn: &str,
+        address: SocketAddr,
+        secured: Option<SecureChannel>,
+        ana_state: AnaState,
+    ) -> Result<SocketAddr, Error> {
+        if secured.is_some() {
+            self.shared.security.prepare()?;
+        }
         let mut configuration = Configuration::clone(&self.shared.configuration());
         configuration.listeners_mut(nqn)?;
         let is_new = !configuration.listens(address);
         if !is_new {
-            self.change(|configuration| configuration.add_listener(nqn, address, secured))?;
+            self.change(|configuration| configuration.add_listener(nqn, address, secured, ana_state))?;
             return Ok(address);
         }
         let listen = || -> std::io::Result<(TcpListener, SocketAddr)> {
@@ -676,7 +755,7 @@ impl Target {
             Ok((socket, address))
         };
         let (socket, address) = listen().map_err(|e| Error::system(format!("cannot listen on {address}"), e))?;
-        self.change(|configuration| configuration.add_listener(nqn, address, secured))?;
+        self.change(|configuration| configuration.add_listener(nqn, address, secured, ana_state))?;
         let socket = Mutex::new(Some(socket));
         self.shared.ask(0, |done| match socket.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(socket) => Message::Listen(address, socket, done),

@@ -698,6 +698,11 @@ impl Reactor {
                 }
             }
             Message::Evict(eviction) => self.evict(eviction),
+            Message::Depart(paths, left) => {
+                let connections = &self.connections;
+                let of = |token: Token| connections.get(token.index as usize).filter(|it| it.token == token);
+                self.core.await_departure(paths, left, |token| of(token).and_then(|it| it.controller.clone()));
+            }
             Message::Fence(fence) => self.core.await_changes(fence),
             Message::Fenced { queue, slot, hold } => {
                 let index = queue.index as usize;
@@ -765,6 +770,7 @@ impl Reactor {
                 continue;
             };
             connection.subsystem = self.core.subsystem(controller.service, &controller.host_nqn);
+            connection.ana = self.core.ana(controller).cloned();
             if !self.core.configuration.reaches(controller.service, listener) {
                 self.close(index); // the subsystem is gone, or its listener
             } else {

@@ -1,9 +1,11 @@
 //! Statistics: counters of the target's work, copied out of its reactors while they run.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use super::auth::Proof;
 use super::latencies::Latencies;
+use crate::spec::ana::AnaState;
 
 /// All counters at one moment (each reactor's own are consistent, reactors are read one after another).
 #[derive(Clone, Debug, Default)]
@@ -291,6 +293,8 @@ pub struct SubsystemInfo {
     pub namespaces: Vec<super::NamespaceSpec>,
     /// The addresses on which the subsystem is reachable.
     pub listeners: Vec<SocketAddr>,
+    /// The ANA states of the groups 1, 2, ... on each of `listeners`; empty without ANA reporting.
+    pub ana_states: BTreeMap<SocketAddr, Vec<AnaState>>,
     /// The addresses, of those in `listeners`, that demand TLS.
     pub secured: Vec<SocketAddr>,
     /// The NQNs of the hosts in the subsystem's list.

@@ -35,8 +35,6 @@ pub static METHODS: &[(&str, &str)] = &[
     ("nvmf_get_crdt", "there are no command retry delays"),
     ("nvmf_publish_mdns_prr", "there is no mDNS"),
     ("nvmf_stop_mdns_prr", "there is no mDNS"),
-    ("nvmf_subsystem_listener_set_ana_state", "every path is optimized"),
-    ("nvmf_subsystem_set_ns_ana_group", "there is one ANA group"),
     ("scheduler_set_options", "reactors stay on the processors of `plimsoll serve --cores`"),
     ("sock_impl_get_options", "the kernel's sockets are the only ones"),
     ("thread_get_io_channels", "thread_get_stats and nvmf_get_stats show the work of threads"),

@@ -33,13 +33,14 @@ pub(in crate::target) fn carry_out(conn: &mut Connection, core: &mut Core, comma
 /// The reservations that a command is about, and the controller that it came to.
 ///
 /// # Errors
-/// Invalid Command Opcode if the target hides reservations.
+/// Invalid Command Opcode if the target hides reservations; the status of the ANA state.
 fn named(conn: &Connection, core: &Core, command: &Command) -> Result<(Arc<Reservations>, Arc<Controller>), Status> {
     let controller = conn.controller.clone().filter(|_| conn.is_enabled()).ok_or(Status::COMMAND_SEQUENCE_ERROR)?;
     if core.configuration.options.hides_reservations() {
         return Err(Status::INVALID_OPCODE.do_not_retry());
     }
     let namespace = conn.namespace(core, command.nsid).ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
+    conn.admits(namespace)?;
     Ok((Arc::clone(&namespace.reservations), controller))
 }
 

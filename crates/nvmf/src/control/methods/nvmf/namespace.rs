@@ -18,7 +18,12 @@ const NAMESPACE: &[Param] = &[
     Param::optional("nguid", ParamKind::Text, "derived from the UUID", "NGUID, 32 hexadecimal digits"),
     Param::optional("eui64", ParamKind::Text, "derived from the UUID", "EUI-64, 16 hexadecimal digits"),
     Param::optional("uuid", ParamKind::Text, "the device's", "UUID"),
-    Param::ignored("anagrpid", U32, "only a subsystem with ana_reporting shows it, and there is none here"),
+    Param::optional(
+        "anagrpid",
+        U32,
+        "the number of the namespace",
+        "ANA group, up to max_namespaces; hosts of a subsystem with ana_reporting see it",
+    ),
     Param::optional(
         "no_auto_visible",
         ParamKind::Bool,
@@ -51,6 +56,19 @@ pub static METHODS: &[Method] = &[
         remove_ns,
     ),
     method(
+        "nvmf_subsystem_set_ns_ana_group",
+        "Move a namespace to another ANA group, and notify hosts; the answer comes when no device works any more for a \
+         path that is inaccessible now",
+        &[
+            NQN,
+            Param::required("nsid", U32, "number of the namespace"),
+            Param::required("anagrpid", U32, "ANA group, up to max_namespaces"),
+            TGT_NAME,
+        ],
+        "true",
+        set_ana_group,
+    ),
+    method(
         "nvmf_ns_add_host",
         "Show a namespace that was added with no_auto_visible to a host, and notify the host",
         &[NQN, Param::required("nsid", U32, "number of the namespace"), HOST, TGT_NAME],
@@ -75,6 +93,7 @@ fn add_ns(state: &mut State, params: &Params) -> Outcome {
         uuid: identity(&given, "uuid")?,
         nguid: identity(&given, "nguid")?,
         eui64: identity(&given, "eui64")?,
+        ana_group: given.u32_if("anagrpid").unwrap_or(0),
         visibility: match given.bool_if("no_auto_visible") {
             Some(true) => Visibility::Only(BTreeSet::new()),
             _ => Visibility::All,
@@ -112,6 +131,24 @@ fn remove_ns(state: &mut State, params: &Params) -> Outcome {
         let is_of = given["namespace"]["nsid"] == nsid || method == "nvmf_ns_add_host" && given["nsid"] == nsid;
         matches!(method, "nvmf_subsystem_add_ns" | "nvmf_ns_add_host") && given["nqn"] == nqn && is_of
     });
+    Ok(Value::Bool(true))
+}
+
+fn set_ana_group(state: &mut State, params: &Params) -> Outcome {
+    let nqn = params.text("nqn");
+    let (nsid, group) = (params.u32_if("nsid").unwrap_or_default(), params.u32_if("anagrpid").unwrap_or_default());
+    let departure = state.target.set_ana_group(nqn, nsid, group).map_err(refusal)?;
+    let is_it = |method: &str, given: &Value| {
+        method == "nvmf_subsystem_add_ns" && given["nqn"] == nqn && given["namespace"]["nsid"] == nsid
+    };
+    let made = state.made.iter().filter_map(|step| Some((&step.method, step.params.as_ref()?)));
+    let namespace =
+        made.into_iter().find(|(method, given)| is_it(method, given)).map(|(_, it)| it["namespace"].clone());
+    if let Some(mut namespace) = namespace {
+        namespace["anagrpid"] = json!(group);
+        state.amend(is_it, "namespace", namespace);
+    }
+    state.departure = Some(departure);
     Ok(Value::Bool(true))
 }
 

@@ -37,7 +37,7 @@ pub static METHODS: &[Method] = &[
                 "the highest number of a namespace, up to 1024; 0 for the default",
             ),
             Param::optional("allow_any_host", ParamKind::Bool, "false", "let any host connect, listed or not"),
-            Param::only("ana_reporting", ParamKind::Bool, "false", "every path is optimized"),
+            Param::optional("ana_reporting", ParamKind::Bool, "false", "report the ANA states of listeners to hosts"),
             Param::optional("min_cntlid", U16, "1", "the lowest identifier of a controller"),
             Param::optional("max_cntlid", U16, "65519", "the highest identifier of a controller"),
             Param::only("max_discard_size_kib", U64, "0", "ranges are as long as the command says"),
@@ -90,6 +90,7 @@ fn create_subsystem(state: &mut State, params: &Params) -> Outcome {
     // All of them, as SPDK's configurations say it, leaves the choice of the first one here.
     spec.controller_ids = Some((first as u16, last as u16)).filter(|ids| *ids != (1, 65_519));
     spec.allow_any_host = params.bool_if("allow_any_host").unwrap_or(false);
+    spec.ana_reporting = params.bool_if("ana_reporting").unwrap_or(false);
     spec.command_limits = CommandLimits {
         deallocated_blocks: params.u32_if("dmrsl").unwrap_or(0),
         zeroed_pages_log2: params.number_if("wzsl").unwrap_or(0) as u8,
@@ -151,6 +152,9 @@ fn describe(state: &State, subsystem: &SubsystemInfo, devices: &[DeviceInfo]) ->
             object["nguid"] = json!(identities.nguid.map(|nguid| hex_text(&nguid)));
             object["eui64"] = json!(identities.eui64.map(|eui64| hex_text(&eui64)));
         }
+        if subsystem.spec.ana_reporting {
+            object["anagrpid"] = json!(namespace.ana_group);
+        }
         if let Visibility::Only(hosts) = &namespace.visibility {
             object["no_auto_visible"] = json!(true);
             object["hosts"] = hosts.iter().map(|nqn| json!({ "nqn": nqn })).collect();
@@ -168,6 +172,7 @@ fn describe(state: &State, subsystem: &SubsystemInfo, devices: &[DeviceInfo]) ->
         "model_number": spec.model,
         "max_namespaces": spec.max_namespaces,
         "passthrough": false,
+        "ana_reporting": spec.ana_reporting,
         "min_cntlid": spec.controller_ids.map_or(1, |(first, _)| first),
         "dmrsl": spec.command_limits.deallocated_blocks,
         "wzsl": spec.command_limits.zeroed_pages_log2,

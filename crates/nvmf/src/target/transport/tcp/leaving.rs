@@ -133,6 +133,7 @@ impl Connection {
         Connection {
             phase: Phase::Ready,
             subsystem: core.subsystem(controller.service, &controller.host_nqn),
+            ana: core.ana(&controller).cloned(),
             controller: Some(controller),
             tenant: moving.tenant,
             counts_as_host: true,
