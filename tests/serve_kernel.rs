@@ -462,6 +462,62 @@ echo "all of it"
     target.end();
 }
 
+/// The beginning of scripts about two paths, nvme0c0n1 and nvme0c1n1, to the disk nvme0n1 of native multipath. `load`
+/// keeps fio busy with the words that it is given.
+const TWO_PATHS: &str = r#"
+[ "$(cat /sys/module/nvme_core/parameters/multipath)" = Y ] || failed 'this kernel has no native multipath'
+is() { wait_for grep -qx $2 /sys/block/nvme0c$1n1/ana_state; }
+ops() { awk '{print $1 + $5}' /sys/block/nvme0c$1n1/stat; }
+risen() { [ $(ops $1) -ge $2 ]; }
+no_ops() { before="$(ops 0) $(ops 1)"; sleep 1; [ "$(ops 0) $(ops 1)" = "$before" ]; }
+set_state() { outside state $1 $2; is $1 $(echo $2 | tr _ -); }
+# All of the next sixty ops go by path $1, and none by path $2. (One that has chosen its path may be late.)
+all_by() { first=$(ops $1) before=$(ops $2); wait_for risen $1 $((first + 60)); [ $(ops $2) = $before ]; }
+# The I/O goes by path $1 alone.
+all_on() {
+  windows=0
+  until all_by $1 $((1 - $1)); do
+    windows=$((windows + 1)); [ $windows -lt 30 ] || failed "$2: I/O on the other path, too"
+  done
+  right "$2"
+}
+right() { [ ! -e /tmp/bad ] || { cat /tmp/fio; failed "fio: $1"; }; }
+load() {
+  touch /tmp/go
+  while [ -e /tmp/go ]; do
+    fio --name=v --ioengine=libaio --direct=1 --filename=/dev/nvme0n1 --loops=4 --iodepth=8 \
+      --verify=crc32c --verify_fatal=1 "$@" > /tmp/fio 2>&1 || { touch /tmp/bad; break; }
+  done &
+  load=$!
+}
+unload() {
+  rm /tmp/go; wait $load; right 'the end'
+  dmesg | grep -iE 'I/O error|WARNING:|BUG:' && failed 'errors'
+  try nvme disconnect -n $SUBSYSTEM
+}
+paths=0
+for port in $PORTS; do
+  try nvme connect -t tcp -a 10.0.2.2 -s $port -n $SUBSYSTEM -i 2 -k 20 -c 1 -l 600
+  wait_for [ -e /sys/class/nvme/nvme$paths ]; paths=$((paths + 1))
+done
+wait_for [ -b /dev/nvme0n1 ]
+is 0 optimized; is 1 optimized
+"#;
+
+/// The ports of the listeners of a target.
+fn ports(target: &Served) -> Vec<String> {
+    let subsystem = &target.rpc(&["nvmf_get_subsystems", &format!("nqn={NQN}")])[0];
+    let listeners = subsystem["listen_addresses"].as_array().expect("listeners").iter();
+    listeners.map(|listener| listener["trsvcid"].as_str().expect("a port").to_string()).collect()
+}
+
+/// Sets an ANA state of the listener of a target on that port.
+fn set_ana_state(target: &Served, port: &str, more: &[&str]) {
+    let (nqn, port) = (format!("nqn={NQN}"), format!("listen_address.trsvcid={port}"));
+    let at = [nqn.as_str(), "listen_address.traddr=127.0.0.1", &port];
+    target.rpc(&[&["nvmf_subsystem_listener_set_ana_state"], &at[..], more].concat());
+}
+
 /// Two listeners are two paths of Linux's native multipath. Their ANA states change while fio writes and verifies: the
 /// I/O goes where the states say, waits where no path is accessible, and not an op fails.
 fn io_follows_ana_states(debian: &'static str) {
@@ -471,39 +527,9 @@ fn io_follows_ana_states(debian: &'static str) {
     let directory = directory();
     let directory = directory.path();
     let target = Served::one_line(directory, &["--mem", "32m", "--ana", "--listen", "127.0.0.1:0"]);
-    let subsystem = &target.rpc(&["nvmf_get_subsystems", &format!("nqn={NQN}")])[0];
-    let ports = [0, 1].map(|path| subsystem["listen_addresses"][path]["trsvcid"].as_str().expect("a port").to_string());
+    let ports = ports(&target);
     let script = r#"
-[ "$(cat /sys/module/nvme_core/parameters/multipath)" = Y ] || failed 'this kernel has no native multipath'
-for port in $PORTS; do
-  try nvme connect -t tcp -a 10.0.2.2 -s $port -n $SUBSYSTEM -i 2 -k 20 -c 1 -l 600
-  wait_for [ -e /sys/class/nvme/nvme$((paths + 0)) ]; paths=$((paths + 1))
-done
-wait_for [ -b /dev/nvme0n1 ]
-is() { wait_for grep -qx $2 /sys/block/nvme0c$1n1/ana_state; }
-ops() { awk '{print $1 + $5}' /sys/block/nvme0c$1n1/stat; }
-risen() { [ $(ops $1) -ge $2 ]; }
-no_ops() { before="$(ops 0) $(ops 1)"; sleep 1; [ "$(ops 0) $(ops 1)" = "$before" ]; }
-now_ms() { awk '{printf "%d\n", $1 * 1000}' /proc/uptime; }
-set_state() { began=$(now_ms); outside state $1 $2; is $1 $(echo $2 | tr _ -); }
-# All of the next sixty ops go by path $1, and none by path $2. (One that has chosen its path may be late.)
-all_by() { first=$(ops $1) before=$(ops $2); wait_for risen $1 $((first + 60)); [ $(ops $2) = $before ]; }
-# The I/O goes by path $1 alone.
-all_on() {
-  first=$(ops $1); wait_for risen $1 $((first + 1)); moved=$(now_ms)
-  windows=0
-  until all_by $1 $((1 - $1)); do
-    windows=$((windows + 1)); [ $windows -lt 30 ] || failed "$2: I/O on the other path, too"
-  done
-  [ ! -e /tmp/bad ] || { cat /tmp/fio; failed "fio: $2"; }
-  echo "$2: $((moved - began)) ms after the order, path $1 carried ops out"
-}
-is 0 optimized; is 1 optimized
-touch /tmp/go
-(while [ -e /tmp/go ]; do
-  fio --name=v --ioengine=libaio --direct=1 --filename=/dev/nvme0n1 --rw=randrw --bsrange=4k-64k --size=4m --loops=4 --iodepth=8 \
-    --verify=crc32c --verify_fatal=1 --verify_backlog=32 > /tmp/fio 2>&1 || { touch /tmp/bad; break; }
-done) & load=$!
+load --rw=randrw --bsrange=4k-64k --size=4m --verify_backlog=32
 for round in 1 2; do
   set_state 0 inaccessible; all_on 1 'path 0 inaccessible'
   set_state 0 non_optimized; all_on 1 'path 0 not optimized'
@@ -511,44 +537,91 @@ for round in 1 2; do
   # No path at all: the host waits, and goes on when one is back.
   set_state 0 inaccessible
   wait_for no_ops
-  [ ! -e /tmp/bad ] || { cat /tmp/fio; failed 'fio without a path'; }
+  right 'no path'
   set_state 1 non_optimized; all_on 1 'path 1 is back'
   set_state 0 optimized; all_on 0 'path 0 is better'
   set_state 1 optimized
 done
 # A namespace that moves to a group which path 0 does not reach.
-began=$(now_ms); outside group 1 7 inaccessible
+outside group 1 7 inaccessible
 is 0 inaccessible; all_on 1 'group 7'
 says 'grpid[[:space:]]*:[[:space:]]*7' nvme ana-log /dev/nvme0
 says 'state[[:space:]]*:.*[Ii]naccessible' nvme ana-log /dev/nvme0
 says 'anagrpid[[:space:]]*: 7' nvme id-ns /dev/nvme0n1
 says 'anagrpmax[[:space:]]*: 32' nvme id-ctrl /dev/nvme0
-rm /tmp/go
-wait $load
-[ ! -e /tmp/bad ] || { cat /tmp/fio; failed fio; }
-dmesg | grep -iE 'I/O error|WARNING:|BUG:' && failed 'errors'
-try nvme disconnect -n $SUBSYSTEM
+unload
 echo "all of it"
 "#;
-    let script = format!("PORTS='{}'\n{script}", ports.join(" "));
-    let set = |path: &str, more: &[&str]| {
-        let port = format!("listen_address.trsvcid={}", ports[path.parse::<usize>().expect("0 or 1")]);
-        let at = [&format!("nqn={NQN}"), "listen_address.traddr=127.0.0.1", &port];
-        target.rpc(&[&["nvmf_subsystem_listener_set_ana_state"], &at[..], more].concat());
-    };
+    let script = format!("PORTS='{}'\n{TWO_PATHS}{script}", ports.join(" "));
     let said =
         guest_of(debian, directory, target.port(), &script, |action| match action.split(' ').collect::<Vec<_>>()[..] {
-            ["state", path, state] => set(path, &[&format!("ana_state={state}")]),
+            ["state", path, state] => {
+                set_ana_state(&target, &ports[usize::from(path == "1")], &[&format!("ana_state={state}")]);
+            }
             ["group", nsid, group, state] => {
                 let (nsid, group) = (format!("nsid={nsid}"), format!("anagrpid={group}"));
-                set("0", &[&format!("ana_state={state}"), &group]);
+                set_ana_state(&target, &ports[0], &[&format!("ana_state={state}"), &group]);
                 target.rpc(&["nvmf_subsystem_set_ns_ana_group", &format!("nqn={NQN}"), &nsid, &group]);
             }
             _ => panic!("{action}"),
         });
     assert!(said.contains("all of it"), "{said}");
-    said.lines().filter(|line| line.contains("after the order")).for_each(|line| println!("{line}"));
     target.end();
+}
+
+/// Two targets that serve one file under one name are two paths to one disk: the I/O of Linux goes where their ANA
+/// states say, and to the other target when one dies. fio checks what it reads. (Only readers share a file.)
+#[test]
+fn two_targets_with_one_file_are_two_paths() {
+    if !has_rig() {
+        return;
+    }
+    let directory = directory();
+    let directory = directory.path();
+    let wrote = ["--name=v", "--ioengine=psync", "--filename=disk.img", "--rw=write", "--bs=64k", "--size=8m"];
+    tool("fio", &[&wrote[..], &["--verify=crc32c"]].concat(), directory);
+    let nqn = format!("nqn={NQN}");
+    let mut targets: Vec<Served> = [("1", "999"), ("1000", "1999")]
+        .iter()
+        .map(|(first, last)| {
+            let target = Served::start(directory, &[]);
+            target.rpc(&["nvmf_create_transport", "trtype=TCP"]);
+            let disk = format!("filename={}", directory.join("disk.img").display());
+            target.rpc(&["bdev_aio_create", "name=Disk", &disk, "block_size=4096", "readonly=true"]);
+            let (first, last) = (format!("min_cntlid={first}"), format!("max_cntlid={last}"));
+            let subsystem = ["nvmf_create_subsystem", &nqn, "allow_any_host=true", "ana_reporting=true"];
+            target.rpc(&[&subsystem[..], &[&first, &last]].concat());
+            target.rpc(&["nvmf_subsystem_add_ns", &nqn, "namespace.bdev_name=Disk"]);
+            let listen = ["listen_address.traddr=127.0.0.1", "listen_address.trsvcid=0"];
+            target.rpc(&[&["nvmf_subsystem_add_listener", nqn.as_str()], &listen[..]].concat());
+            target
+        })
+        .collect();
+    let ports: Vec<String> = targets.iter().flat_map(ports).collect();
+    let script = r#"
+load --rw=read --bs=64k --size=8m
+for round in 1 2; do
+  set_state 0 inaccessible; all_on 1 'target 0 inaccessible'
+  set_state 0 optimized; set_state 1 inaccessible; all_on 0 'target 1 inaccessible'
+  set_state 1 optimized
+done
+set_state 1 non_optimized; all_on 0 'target 0 is better'
+outside kill
+all_on 1 'target 0 is dead'
+unload
+echo "all of it"
+"#;
+    let script = format!("PORTS='{}'\n{TWO_PATHS}{script}", ports.join(" "));
+    let port = ports[0].parse().expect("a port");
+    let said = guest(directory, port, &script, |action| match action.split(' ').collect::<Vec<_>>()[..] {
+        ["state", path, state] => {
+            let path = usize::from(path == "1");
+            set_ana_state(&targets[path], &ports[path], &[&format!("ana_state={state}")]);
+        }
+        ["kill"] => targets[0].kill(),
+        _ => panic!("{action}"),
+    });
+    assert!(said.contains("all of it"), "{said}");
 }
 
 #[test]
