@@ -492,7 +492,8 @@ load() {
 }
 unload() {
   rm /tmp/go; wait $load; right 'the end'
-  dmesg | grep -iE 'I/O error|WARNING:|BUG:' && failed 'errors'
+  # An emulated processor that stands still for long is a lockup to its kernel.
+  dmesg | grep -iE 'I/O error|WARNING:|BUG:' | grep -v lockup && failed 'errors'
   try nvme disconnect -n $SUBSYSTEM
 }
 paths=0
