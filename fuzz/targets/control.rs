@@ -4,7 +4,7 @@ use nvmf::auth::{Credentials, Entropy, Host, Keys, Policy, Secret};
 use nvmf::control::jsonrpc::{self, RpcError};
 use nvmf::control::params::Params;
 use nvmf::control::stream::{Piece, Splitter};
-use nvmf::control::{METHODS, parse_configuration};
+use nvmf::control::{METHODS, parse_configuration, parse_state};
 use nvmf::target::{Authenticator, Channel, ExchangeState};
 
 /// A stream: the same values come out however they are cut, their text in order is what went in, and those that are
@@ -57,6 +57,17 @@ fn request(text: &[u8]) {
 pub fn rpc_configuration(data: &[u8]) {
     if let Err(why) = parse_configuration(&String::from_utf8_lossy(data)) {
         assert_eq!(why.lines().count(), 1);
+    }
+}
+
+/// The file of a state directory: calls in order, which create no file, or one line.
+pub fn saved_state(data: &[u8]) {
+    match parse_state(&String::from_utf8_lossy(data)) {
+        Ok((_, steps)) => {
+            let params = steps.iter().filter_map(|step| step.params.as_ref());
+            assert!(params.into_iter().all(|params| params.get("create_size").is_none()));
+        }
+        Err(why) => assert_eq!(why.lines().count(), 1),
     }
 }
 

@@ -27,6 +27,6 @@ pub use config::{Step, parse as parse_configuration};
 pub use methods::{METHODS, Method, Run, find as find_method};
 pub use metrics::{escape_label, text as metrics};
 pub use reference::{help, markdown};
-pub use saved::{StateDirectory, make_paths_absolute};
+pub use saved::{StateDirectory, make_paths_absolute, parse as parse_state};
 pub use server::{DEFAULT_PATH, Server};
 pub use state::{Control, Ending, Settings, State};

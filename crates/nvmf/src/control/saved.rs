@@ -128,8 +128,11 @@ impl StateDirectory {
     }
 }
 
-/// The configuration that a state began with, and its present calls.
-fn parse(text: &str) -> Result<(Value, Vec<Step>), String> {
+/// Reads `configuration.json`: the configuration that a state began with, and its present calls.
+///
+/// # Errors
+/// One line: the text is not of this form.
+pub fn parse(text: &str) -> Result<(Value, Vec<Step>), String> {
     let mut value: Value = serde_json::from_str(text).map_err(|error| format!("not valid JSON: {error}"))?;
     if value["plimsoll_state"] != FORM {
         return Err(format!("\"plimsoll_state\" is not {FORM}"));
