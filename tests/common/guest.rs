@@ -67,6 +67,11 @@ pub fn guest(directory: &Path, port: u16, script: &str, outside: impl FnMut(&str
     guest_of("", directory, port, script, outside)
 }
 
+/// Boots a guest as [`guest`] does, which has this program of the test's under the same path.
+pub fn guest_with(program: &str, directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
+    start(Guest { program: Some(program), ..Guest::default() }, directory, port, script, outside)
+}
+
 /// Boots a guest with the kernel of that release of Debian, as [`guest`] does.
 pub fn guest_of(debian: &'static str, directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
     start(Guest { debian, ..Guest::default() }, directory, port, script, outside)

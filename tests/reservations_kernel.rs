@@ -1,0 +1,144 @@
+//! Reservations through the kernel of a host (pr_ops, linux/pr.h), beside a second host, and after the target was
+//! killed.
+
+mod common;
+#[path = "../crates/nvmf/tests/raw/mod.rs"]
+mod raw;
+
+use common::guest::{guest_with, has_rig};
+use common::served::Served;
+use common::*;
+use nvmf::spec::reservation::{
+    AcquireAction, RegisterAction, RegisteredController, ReservationCommand, ReservationStatus, ReservationType, report,
+};
+use nvmf::spec::{Command, Sgl, Status};
+use raw::Host;
+
+/// The second host, which has one connection at a time.
+struct Other {
+    queue: Host,
+    _admin: Host,
+}
+
+impl Other {
+    fn of(target: &Served) -> Other {
+        let address = format!("127.0.0.1:{}", target.port()).parse().expect("an address");
+        let (admin, queue) = Host::pair_of(address, [0x22; 16]);
+        Other { queue, _admin: admin }
+    }
+
+    fn reserve(&mut self, command: ReservationCommand) -> Status {
+        let (command, data) = command.command(1);
+        self.queue.command(Command { sgl: Sgl::in_capsule(data.len() as u32), ..command }, &data).status
+    }
+
+    /// The type of the reservation, and the keys of all registrants.
+    fn reservation(&mut self) -> (u8, Vec<u64>) {
+        let page = self.queue.fetch(report(1, 4096)).expect("a report");
+        let header = ReservationStatus::read(page.first_chunk().expect("a header"));
+        let entries = page[64..].chunks_exact(64).take(header.registered.into());
+        let key = |entry: &[u8]| RegisteredController::read(entry.first_chunk().expect("an entry")).key;
+        (header.kind, entries.map(key).collect())
+    }
+
+    /// True if the host may write; false if a reservation is in its way.
+    fn may_write(&mut self) -> bool {
+        let status = self.queue.write(1, 1024, &[0x22; 4096]);
+        assert!(status.is_ok() || status.is(Status::RESERVATION_CONFLICT), "{status}");
+        status.is_ok()
+    }
+}
+
+#[test]
+fn linux_reserves_through_pr_ops_and_a_kill_of_the_target_changes_nothing() {
+    if !has_rig() || !has_program("cc") {
+        return;
+    }
+    let directory = directory();
+    let directory = directory.path();
+    let program = directory.join("pr_ops");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/pr_ops.c");
+    let built = program.to_str().expect("text");
+    tool("cc", &["-Wall", "-Wextra", "-Werror", "-O2", "-o", built, source], directory);
+    let words = ["--file", "disk.img", "--create", "16m", "--block-size", "512", "--state", "state"];
+    let mut target = Served::one_to_restart(directory, &words);
+    let script = r#"
+connect -c 1 -l 600
+pr() { try $PR_OPS /dev/nvme0n1 "$@"; }
+no_pr() { $PR_OPS /dev/nvme0n1 "$@" > /tmp/said 2>&1 && failed "done: $*"; grep -q : /tmp/said || failed "$*"; }
+writes() { fio --name=w --ioengine=psync --direct=1 --filename=/dev/nvme0n1 --rw=write --bs=4k --size=4k > /tmp/fio 2>&1; }
+may() { writes || { cat /tmp/fio; failed "may not write: $1"; }; }
+may_not() { writes && failed "may write: $1"; true; }
+
+no_pr reserve 1 0x11
+pr register 0 0x11
+no_pr register 0x12 0x13
+pr reserve 1 0x11
+may 'write exclusive, its own'
+outside conflict
+outside register
+outside conflict
+pr release 1 0x11
+outside reserve
+may_not 'exclusive access of the other host'
+# Linux takes the first key for the host's own (CRKEY), and the second one for the key to preempt (PRKEY).
+pr preempt 2 0x11 0x22
+may 'after it preempted'
+outside preempted
+outside kill
+outside restart
+wait_for grep -q live /sys/class/nvme/nvme0/state
+may 'after the restart'
+outside preempted
+outside register
+pr abort 2 0x11 0x22
+outside preempted
+pr clear 0x11
+outside free
+may 'without a reservation'
+disconnect
+echo "all of it"
+"#;
+    let script = format!("PR_OPS={built}\n{script}");
+    let mut other = Some(Other::of(&target));
+    let port = target.port();
+    let said = guest_with(built, directory, port, &script, |action| {
+        if action == "kill" {
+            other = None;
+            return target.kill();
+        }
+        if action == "restart" {
+            target.restart();
+        }
+        let other = other.get_or_insert_with(|| Other::of(&target));
+        match action {
+            "restart" => {}
+            "conflict" => {
+                assert!(!other.may_write(), "Linux has reserved");
+                assert_eq!(other.reservation().0, ReservationType::WriteExclusive as u8);
+            }
+            "register" => {
+                let (action, ignores_key, persists, current) = (RegisterAction::Register, false, None, 0);
+                let command = ReservationCommand::Register { action, ignores_key, persists, current, new: 0x22 };
+                assert!(other.reserve(command).is_ok());
+            }
+            "reserve" => {
+                let (action, kind) = (AcquireAction::Acquire, ReservationType::ExclusiveAccess);
+                assert!(
+                    other.reserve(ReservationCommand::Acquire { action, kind, current: 0x22, preempted: 0 }).is_ok()
+                );
+            }
+            "preempted" => {
+                assert!(!other.may_write(), "Linux has preempted");
+                assert_eq!(other.reservation(), (ReservationType::ExclusiveAccess as u8, vec![0x11]));
+            }
+            "free" => {
+                assert!(other.may_write(), "nothing is reserved");
+                assert_eq!(other.reservation(), (0, vec![]));
+            }
+            order => panic!("{order}"),
+        }
+    });
+    assert!(said.contains("all of it"), "{said}");
+    target.end();
+}
