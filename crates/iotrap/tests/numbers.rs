@@ -4,7 +4,7 @@
 mod common;
 use common::{Volume, compile, skipped, succeed, text};
 
-const KINDS: [&str; 25] = [
+const KINDS: [&str; 27] = [
     "open",
     "direct",
     "socket",
@@ -30,6 +30,8 @@ const KINDS: [&str; 25] = [
     "opendir",
     "messages",
     "large_messages",
+    "shm_open",
+    "openpty",
 ];
 
 /// Counts the descriptors of each kind in both runs.

@@ -182,6 +182,11 @@ real! {
         else late!(signalfd(fd, mask, flags): (c_int, *const c_void, c_int) -> c_int, -1);
     fn pidfd_open(process: c_int, flags: u32) -> c_int, else kernel!(libc::SYS_pidfd_open, process, flags);
     fn posix_openpt(flags: c_int) -> c_int, else late!(posix_openpt(flags): (c_int) -> c_int, -1);
+    fn getpt() -> c_int, else late!(getpt(): () -> c_int, -1);
+    fn openpty(master: *mut c_int, slave: *mut c_int, name: *mut c_char, terminal: *const c_void, window: *const c_void) -> c_int,
+        else late!(openpty(master, slave, name, terminal, window): (*mut c_int, *mut c_int, *mut c_char, *const c_void, *const c_void) -> c_int, -1);
+    fn shm_open(name: Text, flags: c_int, mode: u32) -> c_int,
+        else late!(shm_open(name, flags, mode): (Text, c_int, u32) -> c_int, -1);
     fn popen(command: Text, kind: Text) -> File, else late!(popen(command, kind): (Text, Text) -> File, core::ptr::null_mut());
     fn io_uring_queue_init(entries: u32, ring: *mut c_void, flags: u32) -> c_int,
         else late!(io_uring_queue_init(entries, ring, flags): (u32, *mut c_void, u32) -> c_int, -libc::ENOSYS);

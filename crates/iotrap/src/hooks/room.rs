@@ -100,6 +100,8 @@ numbers! {
     signalfd(fd: c_int, mask: *const c_void, flags: c_int);
     pidfd_open(process: c_int, flags: c_uint);
     posix_openpt(flags: c_int);
+    getpt();
+    shm_open(name: *const c_char, flags: c_int, mode: c_uint);
 }
 
 macro_rules! pairs {
@@ -129,6 +131,29 @@ pairs! {
     pipe(; pair);
     pipe2(; pair, flags: c_int);
     socketpair(domain: c_int, kind: c_int, protocol: c_int; pair);
+}
+
+/// openpty(3).
+///
+/// # Safety
+/// The program's contract ([`crate::hooks`]).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn openpty(
+    master: *mut c_int,
+    slave: *mut c_int,
+    name: *mut c_char,
+    terminal: *const c_void,
+    window: *const c_void,
+) -> c_int {
+    // SAFETY: the contract of openpty(3), which the program keeps.
+    let result = needing_number(|| unsafe { real::openpty(master, slave, name, terminal, window) });
+    for at in [master, slave].into_iter().filter(|_| result == 0) {
+        // SAFETY: libc has written both.
+        let fd = unsafe { at.read() };
+        others::is_new(fd);
+        got(fd);
+    }
+    result
 }
 
 /// opendir(3).

@@ -4,6 +4,7 @@
 #include "check.h"
 #include <liburing.h>
 #include <linux/capability.h>
+#include <pty.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
@@ -170,6 +171,25 @@ static int by_opendir(void)
 	return directory == NULL ? -1 : dirfd(directory);
 }
 
+static int by_shm_open(void)
+{
+	char name[64];
+	snprintf(name, sizeof name, "/numbers-%d", (int)getpid());
+	int fd = shm_open(name, O_CREAT | O_RDWR, 0600);
+	if (fd >= 0)
+		CHECK_IS(shm_unlink(name), 0);
+	return fd;
+}
+
+static int by_openpty(void)
+{
+	/* Some containers have none. */
+	if (access("/dev/ptmx", R_OK | W_OK) != 0)
+		return by_dup();
+	int master, slave;
+	return openpty(&master, &slave, NULL, NULL, NULL) == 0 ? master : -1;
+}
+
 /* Descriptors come over a socket, this many with each message. */
 static int by_message(int each)
 {
@@ -220,7 +240,7 @@ static const struct kind {
 	{"inotify", by_inotify},   {"pidfd", by_pidfd},     {"signalfd", by_signalfd}, {"syscall", by_syscall},
 	{"ring", by_ring},         {"fopen", by_fopen},     {"mkstemp", by_mkstemp},   {"tmpfile", by_tmpfile},
 	{"popen", by_popen},       {"inline", by_inline},   {"opendir", by_opendir},   {"messages", by_messages},
-	{"large_messages", by_large_messages},
+	{"large_messages", by_large_messages},            {"shm_open", by_shm_open},  {"openpty", by_openpty},
 };
 
 /* Without CAP_SYS_RESOURCE nobody can raise the hard limit. */
