@@ -35,9 +35,8 @@ impl Authenticator for Gate {
 
 impl Exchange for Thinking {
     fn receive(&mut self, _: &[u8]) -> bool {
-        self.begun.send(()).unwrap();
-        self.open.lock().unwrap().recv().unwrap();
-        true
+        // The test may have ended: nobody waits for this exchange then.
+        self.begun.send(()).is_ok() && self.open.lock().unwrap().recv().is_ok()
     }
 
     fn send(&mut self, capacity: usize) -> Vec<u8> {
