@@ -282,7 +282,7 @@ fn a_path_that_is_inaccessible_refuses_what_addresses_a_namespace_and_nothing_el
             assert!(refuses(done.status), "{opcode:#x} {id:#x} {nsid:#x}: {:?}", done.status);
         }
     }
-    // Numbers that are not there are no matter of the path.
+    // A number without a namespace is invalid on every path.
     assert!(one.reads(5).is(Status::INVALID_NAMESPACE));
     // The controller and the group that is accessible work on, and so does the other path.
     for (opcode, id) in [(admin::KEEP_ALIVE, 0), (admin::GET_FEATURES, feature::NUMBER_OF_QUEUES)] {
