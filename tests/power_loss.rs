@@ -19,7 +19,7 @@ use common::*;
 use forgetful_disk::ForgetfulDisk;
 use nvmf::pdu::{H2cData, Pdu};
 use nvmf::spec::opcode::io;
-use nvmf::spec::reservation::{RegisterAction, RegisteredController, ReservationCommand, report};
+use nvmf::spec::reservation::{RegisterAction, ReservationCommand};
 use nvmf::spec::{Command, CopySource, Range, Sgl, Status};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -62,8 +62,12 @@ impl<T: Clone + PartialEq + std::fmt::Debug> Possible<T> {
         self.values.push(value);
     }
 
-    fn is_acknowledged(&mut self) {
+    /// The last value was acknowledged, and is durable if that was promised for it.
+    fn is_acknowledged(&mut self, durable: bool) {
         self.acknowledged = self.values.len() - 1;
+        if durable {
+            self.is_durable(self.acknowledged);
+        }
     }
 
     /// A Flush that began when `acknowledged` was that has ended.
@@ -238,10 +242,7 @@ impl Model {
         self.succeeded += 1;
         match effect {
             Effect::Changes { blocks, durable } => {
-                for block in &mut self.blocks[blocks] {
-                    block.is_acknowledged();
-                    block.is_durable(if durable { block.acknowledged } else { 0 });
-                }
+                self.blocks[blocks].iter_mut().for_each(|block| block.is_acknowledged(durable));
             }
             Effect::Flush(acknowledged) => {
                 self.blocks.iter_mut().zip(acknowledged).for_each(|(block, at)| block.is_durable(at));
@@ -327,15 +328,12 @@ fn devices(target: &Served) -> BTreeSet<String> {
 
 /// The key that the host has registered, or 0.
 fn registered(queue: &mut Host) -> u64 {
-    let page = queue.fetch(report(1, 4096)).expect("a report");
-    let entries = page[64..].chunks_exact(64).map(|entry| RegisteredController::read(entry.first_chunk().expect("64")));
-    entries.map(|entry| entry.key).max().unwrap_or(0)
+    queue.reservation().1.iter().map(|registrant| registrant.key).max().unwrap_or(0)
 }
 
 fn register(queue: &mut Host, new: u64) -> Status {
     let (action, ignores_key, persists) = (RegisterAction::Replace, true, Some(true));
-    let (command, data) = ReservationCommand::Register { action, ignores_key, persists, current: 0, new }.command(1);
-    queue.command(Command { sgl: Sgl::in_capsule(data.len() as u32), ..command }, &data).status
+    queue.reserve(ReservationCommand::Register { action, ignores_key, persists, current: 0, new })
 }
 
 #[test]
@@ -400,8 +398,7 @@ fn a_file_system_keeps_what_was_flushed_and_the_state_when_the_power_fails() {
                     ]);
                     assert!(made.status.success() || disk.has_failed(), "{}", stderr(&made));
                     if made.status.success() {
-                        names.is_acknowledged();
-                        names.is_durable(names.acknowledged);
+                        names.is_acknowledged(true);
                         changes += 1;
                     }
                 }
@@ -411,8 +408,7 @@ fn a_file_system_keeps_what_was_flushed_and_the_state_when_the_power_fails() {
                     let status = register(&mut queue, number);
                     assert!(status.is_ok() || disk.has_failed(), "{status}");
                     if status.is_ok() {
-                        key.is_acknowledged();
-                        key.is_durable(key.acknowledged);
+                        key.is_acknowledged(true);
                         changes += 1;
                     }
                 }

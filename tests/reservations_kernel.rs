@@ -8,10 +8,8 @@ mod raw;
 use common::guest::{guest_with, has_rig};
 use common::served::Served;
 use common::*;
-use nvmf::spec::reservation::{
-    AcquireAction, RegisterAction, RegisteredController, ReservationCommand, ReservationStatus, ReservationType, report,
-};
-use nvmf::spec::{Command, Sgl, Status};
+use nvmf::spec::Status;
+use nvmf::spec::reservation::{AcquireAction, RegisterAction, ReservationCommand, ReservationType};
 use raw::Host;
 
 /// The second host, which has one connection at a time.
@@ -27,18 +25,10 @@ impl Other {
         Other { queue, _admin: admin }
     }
 
-    fn reserve(&mut self, command: ReservationCommand) -> Status {
-        let (command, data) = command.command(1);
-        self.queue.command(Command { sgl: Sgl::in_capsule(data.len() as u32), ..command }, &data).status
-    }
-
     /// The type of the reservation, and the keys of all registrants.
     fn reservation(&mut self) -> (u8, Vec<u64>) {
-        let page = self.queue.fetch(report(1, 4096)).expect("a report");
-        let header = ReservationStatus::read(page.first_chunk().expect("a header"));
-        let entries = page[64..].chunks_exact(64).take(header.registered.into());
-        let key = |entry: &[u8]| RegisteredController::read(entry.first_chunk().expect("an entry")).key;
-        (header.kind, entries.map(key).collect())
+        let (reservation, registrants) = self.queue.reservation();
+        (reservation.kind, registrants.iter().map(|registrant| registrant.key).collect())
     }
 
     /// True if the host may write; false if a reservation is in its way.
@@ -120,12 +110,15 @@ echo "all of it"
             "register" => {
                 let (action, ignores_key, persists, current) = (RegisterAction::Register, false, None, 0);
                 let command = ReservationCommand::Register { action, ignores_key, persists, current, new: 0x22 };
-                assert!(other.reserve(command).is_ok());
+                assert!(other.queue.reserve(command).is_ok());
             }
             "reserve" => {
                 let (action, kind) = (AcquireAction::Acquire, ReservationType::ExclusiveAccess);
                 assert!(
-                    other.reserve(ReservationCommand::Acquire { action, kind, current: 0x22, preempted: 0 }).is_ok()
+                    other
+                        .queue
+                        .reserve(ReservationCommand::Acquire { action, kind, current: 0x22, preempted: 0 })
+                        .is_ok()
                 );
             }
             "preempted" => {

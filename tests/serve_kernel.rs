@@ -2,7 +2,7 @@
 //! QEMU (rigs/nvme-kernel-client.sh).
 
 mod common;
-use common::guest::{MODEL, guest, guest_of, has_rig, key};
+use common::guest::{guest, guest_of, guest_with, has_rig, key};
 use common::served::{NQN, Served};
 use common::*;
 
@@ -236,12 +236,13 @@ fn what_linux_reads_is_what_it_wrote_whatever_the_device_does() {
     let directory = directory();
     let directory = directory.path();
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/block_model.c");
-    tool("cc", &["-Wall", "-Wextra", "-Werror", "-O2", "-pthread", "-o", MODEL, source], directory);
+    let model = directory.join("block_model");
+    let model = model.to_str().expect("text");
+    tool("cc", &["-Wall", "-Wextra", "-Werror", "-O2", "-pthread", "-o", model, source], directory);
     let target = Served::one_line(directory, &["--null", "1g"]);
     target.rpc(&["bdev_malloc_create", "name=Malloc0", "num_blocks=4096", "block_size=4096"]);
     target.rpc(&["bdev_error_create", "base_name=Malloc0"]);
     target.rpc(&["nvmf_subsystem_add_ns", &format!("nqn={NQN}"), "namespace.bdev_name=EE_Malloc0", "namespace.nsid=2"]);
-    let model = directory.join(MODEL);
     let script = r#"
 connect -i 4 -g -G -c 1
 wait_for [ -b /dev/nvme0n2 ]
@@ -278,8 +279,8 @@ dmesg | grep -i 'digest error' && failed 'digests'
 disconnect
 echo "all of it"
 "#;
-    let script = format!("MODEL={}\n{script}", model.display());
-    let said = guest(directory, target.port(), &script, |action| {
+    let script = format!("MODEL={model}\n{script}");
+    let said = guest_with(model, directory, target.port(), &script, |action| {
         let trouble: &[&str] = match action {
             "slow" => &["io_type=all", "num=0", "one_in=9", "slow_us=20000"],
             "short" => &["io_type=all", "num=0", "one_in=5"],

@@ -10,9 +10,6 @@ use super::{file, has_program, stderr, tool};
 /// Programs of this machine that the guests use.
 const PROGRAMS: [&str; 4] = ["fio", "nvme", "mkfs.ext4", "e2fsck"];
 
-/// A program of the tests' own, once it is compiled into a test's directory.
-pub const MODEL: &str = "block_model";
-
 /// The beginning of every script of a guest.
 const PRELUDE: &str = r#"
 failed() { echo "FAILED: $*"; dmesg | grep -iE 'nvme|I/O error|blk_' | tail -n 30; exit 1; }
@@ -138,8 +135,6 @@ fn start(guest: Guest, directory: &Path, port: u16, script: &str, mut outside: i
     let script = file(directory, "guest.sh", format!("{head}{script}"));
     let mut rig = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/rigs/nvme-kernel-client.sh"));
     rig.arg(script).args(PROGRAMS.iter().filter_map(|name| path_of(name)));
-    // Programs of the test's own are at the same place in the guest.
-    rig.args(Some(directory.join(MODEL)).filter(|path| path.exists()));
     rig.args(guest.program).env("RIG_QEMU", guest.devices);
     rig.env("RIG_MODULES", format!("ext4 crc32c_generic {}", guest.modules))
         .env("TMPDIR", directory)

@@ -37,9 +37,7 @@ impl Member {
     }
 
     fn reserve(&mut self, command: ReservationCommand) -> Status {
-        let (command, data) = command.command(1);
-        let sgl = Sgl::in_capsule(data.len() as u32);
-        self.queue.command(Command { sgl, ..command }, &data).status
+        self.queue.reserve(command)
     }
 
     fn register(&mut self, new: u64) -> Status {
@@ -52,10 +50,7 @@ impl Member {
     }
 
     fn status(&mut self) -> (ReservationStatus, Vec<RegisteredController>) {
-        let page = self.queue.fetch(report(1, 4096)).unwrap();
-        let header = ReservationStatus::read(page.first_chunk().unwrap());
-        let rest = page[64..].chunks_exact(64).take(header.registered.into());
-        (header, rest.map(|entry| RegisteredController::read(entry.first_chunk().unwrap())).collect())
+        self.queue.reservation()
     }
 
     fn reads(&mut self) -> Status {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use nvmf::device::{DeviceKind, DeviceSpec};
 use nvmf::pdu::{self, Agreement, End, H2cData, IcReq, IcResp, Limits, MAX_HEADER_BYTES, Next, Pdu, Receiver, digest};
 use nvmf::spec::fabrics::{self, Connect, ConnectData, DYNAMIC_CONTROLLER, PropertyAccess};
+use nvmf::spec::reservation::{RegisteredController, ReservationCommand, ReservationStatus, report};
 use nvmf::spec::{Command, Completion, Nqn, Sgl, Status, property};
 use nvmf::target::{NamespaceSpec, Options, SubsystemSpec, Target};
 
@@ -286,6 +287,20 @@ impl Host {
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    /// A reservation command to namespace 1.
+    pub fn reserve(&mut self, command: ReservationCommand) -> Status {
+        let (command, data) = command.command(1);
+        self.command(Command { sgl: Sgl::in_capsule(data.len() as u32), ..command }, &data).status
+    }
+
+    /// The reservation of namespace 1, and its registrants.
+    pub fn reservation(&mut self) -> (ReservationStatus, Vec<RegisteredController>) {
+        let page = self.fetch(report(1, 4096)).unwrap();
+        let header = ReservationStatus::read(page.first_chunk().unwrap());
+        let rest = page[64..].chunks_exact(64).take(header.registered.into());
+        (header, rest.map(|entry| RegisteredController::read(entry.first_chunk().unwrap())).collect())
     }
 
     pub fn connect_command(qid: u16, entries: u16) -> Command {
