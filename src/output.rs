@@ -1,5 +1,6 @@
 //! The output of results: standard output, and files that are whole or not there.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -101,7 +102,7 @@ pub fn forms() -> [Arg; 3] {
 /// The error of printing, else that of saving.
 pub fn deliver(
     matches: &ArgMatches,
-    default: Option<DefaultName>,
+    default: Option<&DefaultName>,
     document: Document,
     text: impl FnOnce(&Document, Style) -> String,
 ) -> anyhow::Result<()> {
@@ -220,9 +221,13 @@ pub fn arguments(default_json: &str, default_html: &str) -> [Arg; 2] {
     ]
 }
 
-/// The default name of the results of a subcommand, without number and extension.
-#[derive(Clone, Copy, Debug)]
-pub struct DefaultName(pub &'static str);
+/// The default name of the results of a subcommand: `plimsoll-sweep-N`, N being the first free number when the first
+/// file is written.
+#[derive(Debug)]
+pub struct DefaultName {
+    subcommand: &'static str,
+    claimed: OnceCell<String>,
+}
 
 /// Tries the paths of `--save` and `--html` before anything runs, see [`try_to_write`].
 ///
@@ -233,21 +238,34 @@ pub fn try_asked(matches: &ArgMatches) -> anyhow::Result<()> {
 }
 
 impl DefaultName {
+    /// The default name of the results of this subcommand.
+    pub fn of(subcommand: &'static str) -> DefaultName {
+        DefaultName { subcommand, claimed: OnceCell::new() }
+    }
+
     /// Tries whether a file of this name can be written here, see [`try_to_write`].
     ///
     /// # Errors
     /// The current directory cannot be written to.
-    pub fn try_to_write(self) -> anyhow::Result<()> {
-        try_to_write(Path::new(&format!("plimsoll-{}-0.json", self.0))).context(
+    pub fn try_to_write(&self) -> anyhow::Result<()> {
+        try_to_write(Path::new(&format!("plimsoll-{}-0.json", self.subcommand))).context(
             "sweep writes its results here by default (--no-files writes none, --save and --html name other files)",
         )
     }
 
+    /// The name, which is the same from the first call on.
+    fn claim(&self) -> anyhow::Result<&str> {
+        if self.claimed.get().is_none() {
+            let _ = self.claimed.set(self.first_free()?);
+        }
+        Ok(self.claimed.get().map_or("", String::as_str))
+    }
+
     /// The first name that is free, as `plimsoll-sweep-3`: its `.json` exists from now on, so that no other process
     /// takes the same number.
-    fn claim(self) -> anyhow::Result<String> {
+    fn first_free(&self) -> anyhow::Result<String> {
         for number in 1.. {
-            let name = format!("plimsoll-{}-{number}", self.0);
+            let name = format!("plimsoll-{}-{number}", self.subcommand);
             if Path::new(&format!("{name}.html")).exists() {
                 continue;
             }
@@ -314,14 +332,14 @@ fn is_empty(document: &Document) -> bool {
 ///
 /// # Errors
 /// The errors of [`save`].
-pub fn save_as_asked(matches: &ArgMatches, default: Option<DefaultName>, document: Document) -> anyhow::Result<()> {
+pub fn save_as_asked(matches: &ArgMatches, default: Option<&DefaultName>, document: Document) -> anyhow::Result<()> {
     let asked = |argument: &str| matches.get_one::<PathBuf>(argument).cloned();
     let (data, web) = (asked("save"), asked("html"));
     let name = match default {
         Some(default) if (data.is_none() || web.is_none()) && !is_empty(&document) => Some(default.claim()?),
         _ => None,
     };
-    let named = |extension: &str| name.as_ref().map(|name| PathBuf::from(format!("{name}.{extension}")));
+    let named = |extension: &str| name.map(|name| PathBuf::from(format!("{name}.{extension}")));
     let claimed = named("json");
     let outcome =
         save(data.clone().or_else(|| named("json")).as_deref(), web.or_else(|| named("html")).as_deref(), document);
@@ -330,6 +348,22 @@ pub fn save_as_asked(matches: &ArgMatches, default: Option<DefaultName>, documen
         let _ = std::fs::remove_file(claimed);
     }
     outcome
+}
+
+/// Saves what has been measured so far where the JSON of the whole result is to be, for the case that the program does
+/// not come to its end. A pipe or a device gets only the whole result.
+///
+/// # Errors
+/// The error of [`write`](fn@write).
+pub fn save_so_far(matches: &ArgMatches, default: Option<&DefaultName>, document: &Document) -> anyhow::Result<()> {
+    let path = match (matches.get_one::<PathBuf>("save"), default) {
+        _ if is_empty(document) => return Ok(()),
+        (Some(path), _) if is_special(path) => return Ok(()),
+        (Some(path), _) => path.clone(),
+        (None, Some(default)) => PathBuf::from(format!("{}.json", default.claim()?)),
+        (None, None) => return Ok(()),
+    };
+    write(&path, &json(document)?)
 }
 
 #[cfg(test)]

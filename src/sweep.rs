@@ -9,7 +9,7 @@ use anyhow::{anyhow, bail, ensure};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use hosts::Part;
 use job::Rank;
-use load::sweep::{Axis, Doing, Effort, Moment, Request, Role, Rounds, Stage, Values, Watch};
+use load::sweep::{Axis, Doing, Effort, Moment, Request, Resume, Role, Rounds, Stage, Values, Watch};
 use measure::Objective;
 use measure::refine::Why;
 use measure::schema::{Answer, Curve, Document, Ended, SweepResult};
@@ -19,7 +19,7 @@ use crate::crew::{self, Crew, Joined, Sweepers};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::live_load::LiveLoad;
-use crate::output::{self, Form};
+use crate::output::{self, DefaultName, Form};
 use crate::progress::{Bar, Show};
 use crate::values;
 
@@ -137,6 +137,25 @@ fn command() -> Command {
                 .help("Time for the whole sweep; sweep visits every depth once in any case"),
         )
         .arg(
+            Arg::new("resume")
+                .long("resume")
+                .value_name("RESULT")
+                .value_parser(value_parser!(PathBuf))
+                .conflicts_with("total-depths")
+                .help(
+                    "Go on with an earlier sweep of the same arguments, of which RESULT is the JSON: its points are \
+                     taken over, and --time is the time of this part",
+                ),
+        )
+        .arg(
+            Arg::new("save-every")
+                .long("save-every")
+                .value_name("TIME")
+                .value_parser(values::duration)
+                .default_value("1m")
+                .help("Save the sweep so far this often, so that --resume can go on with it after a crash"),
+        )
+        .arg(
             Arg::new("allow-writes")
                 .long("allow-writes")
                 .action(ArgAction::SetTrue)
@@ -158,9 +177,10 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
         Joined::Alone => {
             let (request, effort) = asked(matches, words, &crew::alone())?;
             try_outputs(matches)?;
-            let result = sweep(matches, &request, &effort, interrupt, None)?;
+            let name = default_name(matches);
+            let result = sweep(matches, name.as_ref(), &request, &effort, interrupt, None)?;
             let ended = result.ended;
-            report(matches, result)?;
+            report(matches, name.as_ref(), result)?;
             return Ok(ended.into());
         }
         Joined::Among(crew) => crew,
@@ -205,6 +225,7 @@ fn asked(matches: &ArgMatches, words: Vec<OsString>, rank: &Rank) -> anyhow::Res
         engines,
         allow_writes: matches.get_flag("allow-writes"),
         recorded: matches.get_many("workload").into_iter().flatten().cloned().collect(),
+        resume: matches.get_one::<PathBuf>("resume").map(|path| resumed(path)).transpose()?,
     };
     let speed = axis.is_speed() || across.as_ref().is_some_and(Axis::is_speed);
     ensure!(
@@ -224,6 +245,7 @@ fn asked(matches: &ArgMatches, words: Vec<OsString>, rank: &Rank) -> anyhow::Res
         bound: *matches.get_one("bound").expect("has a default"),
         point_cap: duration("point-time"),
         total: duration("time"),
+        save_every: duration("save-every"),
         ..Effort::default()
     };
     ensure!(
@@ -232,6 +254,14 @@ fn asked(matches: &ArgMatches, words: Vec<OsString>, rank: &Rank) -> anyhow::Res
         effort.axis.name()
     );
     Ok((request, effort))
+}
+
+/// The sweep to resume, from the file of its result.
+fn resumed(path: &Path) -> anyhow::Result<Resume> {
+    match output::read(path)? {
+        Document::Sweep(result) => Ok(Resume { path: path.into(), result }),
+        _ => bail!("cannot resume {}: it is the result of another subcommand than sweep", path.display()),
+    }
 }
 
 /// The axis of the points, the axis of the curves, and the depth where neither of them is the depth.
@@ -264,6 +294,7 @@ fn placed(matches: &ArgMatches, mut axes: Vec<Axis>) -> anyhow::Result<(Axis, Op
 
 fn sweep(
     matches: &ArgMatches,
+    name: Option<&DefaultName>,
     request: &Request,
     effort: &Effort,
     interrupt: Interrupt,
@@ -307,6 +338,11 @@ fn sweep(
             bar.borrow().above(&report::text::sweep_rows(&so_far, terminal));
         }
     };
+    let mut save = |so_far: SweepResult| {
+        if let Err(error) = output::save_so_far(matches, name, &Document::Sweep(so_far)) {
+            bar.borrow().aside(|| output::complain_of(&error));
+        }
+    };
     let mut printed = Ok(());
     let mut concluded = |rows: &SweepResult| {
         if form == Form::Text {
@@ -323,6 +359,7 @@ fn sweep(
         doomed: interrupt.doomed,
         progress: &mut progress,
         measured: &mut measured,
+        save: &mut save,
         concluded: &mut concluded,
         removed: &mut removed,
         crew: sweepers.as_mut().map(|sweepers| &mut **sweepers as _),
@@ -346,7 +383,8 @@ fn together(
     interrupt: Interrupt,
 ) -> anyhow::Result<Exit> {
     let mut sweepers = Sweepers::new(crew, matches.contains_id("total-depths"));
-    let outcome = sweep(matches, request, effort, interrupt, Some(&mut sweepers));
+    let name = default_name(matches);
+    let outcome = sweep(matches, name.as_ref(), request, effort, interrupt, Some(&mut sweepers));
     let (result, part) = match outcome {
         Ok(result) => (Some(result), Part { first_rank: crew.rank.rank, ranks: 1, ..Part::default() }),
         Err(error) => (None, crew.failed(&error.to_string())),
@@ -360,31 +398,31 @@ fn together(
             result.ended = Ended::Failed;
         }
         status = result.ended.into();
-        said = report(matches, result);
+        said = report(matches, name.as_ref(), result);
     }
     crew.farewell(status);
     said.map(|()| status)
 }
 
 /// Prints the findings below the rows, which are printed already, and writes the result to the files of the options.
-fn report(matches: &ArgMatches, result: SweepResult) -> anyhow::Result<()> {
-    output::deliver(matches, default_name(matches), Document::Sweep(result), |document, style| match document {
+fn report(matches: &ArgMatches, name: Option<&DefaultName>, result: SweepResult) -> anyhow::Result<()> {
+    output::deliver(matches, name, Document::Sweep(result), |document, style| match document {
         Document::Sweep(result) => report::text::sweep_findings(result, style),
         _ => String::new(),
     })
 }
 
 /// The name of the files that are left behind where the arguments name none.
-fn default_name(matches: &ArgMatches) -> Option<output::DefaultName> {
+fn default_name(matches: &ArgMatches) -> Option<DefaultName> {
     let named = matches.contains_id("save") && matches.contains_id("html");
     let none = named || matches.get_flag("json") || matches.get_flag("no-files");
-    (!none).then_some(output::DefaultName("sweep"))
+    (!none).then(|| DefaultName::of("sweep"))
 }
 
 /// Tries every place that the result is to be written to.
 fn try_outputs(matches: &ArgMatches) -> anyhow::Result<()> {
     output::try_asked(matches)?;
-    default_name(matches).map_or(Ok(()), output::DefaultName::try_to_write)
+    default_name(matches).map_or(Ok(()), |name| name.try_to_write())
 }
 
 fn doing(doing: &Doing) -> String {

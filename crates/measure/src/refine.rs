@@ -57,6 +57,9 @@ pub struct Limits {
     pub finest: f64,
     /// Around the limits of conditions, neighbouring values are at most this factor apart (or 1, whichever is farther).
     pub finest_limit: f64,
+    /// The last round of the sweep that this one resumes, or 0: the machine may be another by now, so the sweep begins
+    /// a new round instead of completing that one.
+    pub closed: u32,
 }
 
 impl Limits {
@@ -71,6 +74,7 @@ impl Limits {
             curve_cap_ns,
             finest: 1.2,
             finest_limit: 1.1,
+            closed: 0,
         }
     }
 }
@@ -163,7 +167,7 @@ pub fn next(goal: &Goal, asked: &[f64], points: &[Point], spent_ns: u64, limits:
     // The time left is counted from the start of the round under way, so that the depths of the round stay the same to
     // its end.
     let all = || points.iter().flat_map(|point| &point.visits);
-    let under_way = all().map(|visit| visit.round).max().filter(|round| *round > 0);
+    let under_way = all().map(|visit| visit.round).max().filter(|round| *round > limits.closed);
     let began_ns = all().filter(|visit| Some(visit.round) == under_way).map(|visit| visit.at_ns).min();
     let left_then_ns = limits.curve_cap_ns.saturating_sub(began_ns.unwrap_or(spent_ns));
     let rounds_left = left_then_ns as f64 / (visit_ns * LONGEST_ROUND as u64).max(1) as f64;
@@ -198,7 +202,7 @@ impl State<'_> {
             let next = if round % 2 == 1 { depths.first() } else { depths.last() };
             next.map(|&(x, why)| (x, round, why))
         };
-        let in_this = Some(under_way).filter(|&round| round > 0).and_then(remaining);
+        let in_this = Some(under_way).filter(|&round| round > self.limits.closed).and_then(remaining);
         in_this.or_else(|| if self.settled(under_way) { None } else { remaining(under_way + 1) })
     }
 
@@ -442,6 +446,30 @@ mod tests {
             }
         }
         out
+    }
+
+    /// The machine may be in another state when a sweep is resumed: a round belongs to one of its parts.
+    #[test]
+    fn a_resumed_sweep_begins_a_round_of_its_own() {
+        let limits = Limits::within(6_000 * MS, 7);
+        let asked = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
+        let (mut points, ..) = sweep(&asked, &limits, 0.01, |x| x.min(20.0) * 1000.0);
+        let last = points.iter().flat_map(|point| &point.visits).map(|visit| visit.round).max().unwrap();
+        let at = points.iter().position(|point| point.visits.iter().any(|visit| visit.round == last)).unwrap();
+        let left_out = points[at].visits.pop().unwrap();
+        let limits = Limits { point_cap_ns: u64::MAX, curve_cap_ns: u64::MAX, ..limits };
+        let round = |closed: u32| match next(
+            &Goal::load_line(),
+            &asked,
+            &points,
+            7_000 * MS,
+            &Limits { closed, ..limits.clone() },
+        ) {
+            Step::Measure { round, .. } => round,
+            done => panic!("{done:?}"),
+        };
+        assert_eq!((left_out.round, round(0)), (last, last), "the round is not complete");
+        assert_eq!(round(last), last + 1);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! The program writes the documents as JSON (`--save`); `report` and `compare` read them back. fio's own schema is a
 //! rendering of [`RunResult`] (crate `report`), not another store.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::figures::ByteUnits;
@@ -547,8 +549,15 @@ pub struct Estimate {
 pub struct SweepResult {
     /// The program that measured, the machine and the time.
     pub provenance: Provenance,
+    /// The provenance of the sweeps that this one resumed, oldest first: their points are among the points.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumed: Vec<Provenance>,
     /// The path of the swept target, as a person would name it.
     pub target: String,
+    /// Absolute paths of the target's files and devices, or of the directory of a scratch file. Empty without storage,
+    /// and in results of versions before 0.4.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathBuf>,
     /// The job option that the points of a curve differ in: `iodepth`, `rate_iops`, `bs`.
     pub axis: String,
     /// Of a map: the job option that the curves differ in, and each curve's [`Curve::across`] is its value. Empty where

@@ -222,6 +222,7 @@ fn limits() -> Limits {
         curve_cap_ns: CURVE_NS,
         finest: 1.2,
         finest_limit: 1.1,
+        closed: 0,
     }
 }
 

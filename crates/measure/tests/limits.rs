@@ -273,6 +273,7 @@ fn sweep(system: &System, random: &mut Random) -> Limit {
         curve_cap_ns: CURVE_NS,
         finest: 1.2,
         finest_limit,
+        closed: 0,
     };
     let (mut curve, mut spent_ns, mut steps) = (Curve::default(), 0, 0);
     while let Step::Measure { x, runtime_ns, round, .. } = refine::next(&goal, &asked, &curve.points, spent_ns, &limits)

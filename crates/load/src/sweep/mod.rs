@@ -12,10 +12,12 @@ mod crew;
 mod job_file;
 mod precondition;
 mod recorded;
+mod resume;
 mod scratch;
 mod values;
 mod workload;
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,6 +41,7 @@ pub use crew::{Crew, Order, Spot};
 pub use job_file::take_in;
 pub use precondition::{Rounds, Stage};
 use recorded::Recorded;
+pub use resume::Resume;
 pub use scratch::Doomed;
 pub use values::Values;
 use workload::Workload;
@@ -85,6 +88,8 @@ pub struct Effort {
     pub point_cap: Duration,
     /// Duration of everything, layout included. A measurement that is under way is finished.
     pub total: Duration,
+    /// Time between two calls of [`Watch::save`].
+    pub save_every: Duration,
 }
 
 impl Default for Effort {
@@ -99,6 +104,7 @@ impl Default for Effort {
             first: Duration::from_millis(400),
             point_cap: Duration::from_secs(4),
             total: Duration::from_secs(40),
+            save_every: Duration::from_secs(60),
         }
     }
 }
@@ -163,6 +169,8 @@ pub struct Watch<'a> {
     pub progress: &'a mut dyn FnMut(&Moment),
     /// Called after every visit with the curves so far, by the sweep that leads.
     pub measured: &'a mut dyn FnMut(&[Curve]),
+    /// Called every [`Effort::save_every`] with the sweep so far, as if it had been interrupted.
+    pub save: &'a mut dyn FnMut(SweepResult),
     /// Called once, when the curves are final and before the generator's ceiling is measured: they and the target, the
     /// rest is still empty.
     pub concluded: &'a mut dyn FnMut(&SweepResult),
@@ -198,11 +206,20 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
     if workload.recorded().is_some() && crew.is_some() {
         return Err(Error::usage("not from many hosts:", "--workload", "replay the recording on one host"));
     }
+    if request.resume.is_some() && crew.is_some() {
+        return Err(Error::usage("not from many hosts:", "--resume", "sweep anew"));
+    }
+    let mut variants = variants(&workload.engines, effort);
+    if let Some(resume) = &request.resume {
+        resume.check(&workload, effort)?;
+        resume.check_curves(&variants.iter().map(|variant| variant.label.as_str()).collect::<Vec<_>>())?;
+        variants.iter_mut().for_each(|variant| variant.earlier = resume.curve(&variant.label));
+    }
     let recorded_depth = workload.recorded().map(|recorded| recorded.depth().try_into().unwrap_or(u32::MAX));
     let effort = &Effort { depth: recorded_depth.or(effort.depth), ..effort.clone() };
     workload.removed().iter().for_each(|(path, bytes)| (watch.removed)(path, *bytes));
     let spent = |began: Instant| began.elapsed().as_secs_f64() / effort.total.as_secs_f64().max(1e-9);
-    let mut provenance = Provenance::default();
+    let provenance = RefCell::new(Provenance::default());
     if let Some(plan) = workload.layout()? {
         let (job, _) = run(&plan, &watch.stop, None, &mut |now| {
             (watch.progress)(&Moment { doing: Doing::Layout, done: spent(began).min(1.0), run: now });
@@ -230,6 +247,12 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
         // The time of the sweep begins when the target is ready.
         began = Instant::now();
     }
+    let offered = |by_bytes: bool, total: u64| workload.offered(by_bytes, total);
+    if let Some(resume) = request.resume.as_ref().filter(|_| !watch.stop.load(Ordering::Relaxed)) {
+        check_options(resume, &variants, effort, &workload)?;
+    }
+    let mut result = frame(request, effort, &workload, crew.as_deref());
+    result.preconditioning = preconditioning.clone();
     let left = effort.total.saturating_sub(began.elapsed()).saturating_sub(Duration::from_nanos(2 * CEILING_NS));
     let mut measure = |doing: Doing, spot: &Spot, runtime_ns: u64| {
         let mut shown = |now: &Progress| {
@@ -245,8 +268,8 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
                 together(&workload, &order, &watch.stop, crew, &mut shown)?.ok_or_else(stopped)?
             }
         };
-        if provenance.schema == 0 {
-            provenance = by; // that of the first point: when the measurement began
+        if provenance.borrow().schema == 0 {
+            *provenance.borrow_mut() = by; // that of the first point: when the measurement began
         }
         let stopped = watch.stop.load(Ordering::Relaxed);
         match workload.recorded() {
@@ -254,17 +277,23 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
             _ => Ok(job),
         }
     };
-    let offered = |by_bytes: bool, total: u64| workload.offered(by_bytes, total);
-    let variants = variants(&workload.engines, effort);
-    let (curves, mut verdicts) = curves(variants, effort, left, &watch.stop, &mut measure, &offered, watch.measured)?;
-
-    let mut target = workload.name.clone();
-    let ranks = crew.as_deref().map(Crew::hosts).unwrap_or_default();
-    target.extend(crew.as_deref().map(|crew| format!(", {}", crew.described())));
-    let mut result =
-        SweepResult { provenance, target, axis: effort.axis.name().into(), curves, ranks, ..SweepResult::default() };
-    result.across = effort.across.as_ref().map(|across| across.name().into()).unwrap_or_default();
-    result.objectives = effort.objectives.iter().map(Objective::to_string).collect();
+    let mut saved = Instant::now();
+    let mut visited = |curves: &[Curve]| {
+        (watch.measured)(curves);
+        if saved.elapsed() >= effort.save_every {
+            let curves = concluded(curves.to_vec(), effort);
+            let provenance = provenance.borrow().clone();
+            (watch.save)(SweepResult { provenance, curves, ended: Ended::Interrupted, ..result.clone() });
+            saved = Instant::now();
+        }
+    };
+    let (curves, mut verdicts) = curves(variants, effort, left, &watch.stop, &mut measure, &offered, &mut visited)?;
+    result.curves = curves;
+    result.provenance = provenance.into_inner();
+    if result.provenance.schema == 0 {
+        // Nothing was left to measure.
+        result.provenance = result.resumed.pop().unwrap_or_default();
+    }
     (watch.concluded)(&result);
     // Where neither depth nor rate is varied, the curve does not show how much the storage can do.
     let has_top = effort.axis.has_load_line() || effort.axis.is_rate();
@@ -289,7 +318,6 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
     let mut judged = Judgement::of_found(verdicts);
     let unsteady = preconditioning.as_ref().filter(|found| !found.is_steady());
     judged.verdicts.extend(unsteady.map(verdict::not_preconditioned));
-    result.preconditioning = preconditioning;
     if let Some(recorded) = workload.recorded() {
         judged.verdicts.push(recorded.described());
         let at_recorded =
@@ -302,6 +330,35 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
     }
     (result.verdicts, result.checks) = (judged.verdicts, judged.checks);
     Ok(result)
+}
+
+/// The result of a sweep in which nothing is measured yet.
+fn frame(request: &Request, effort: &Effort, workload: &Workload, crew: Option<&dyn Crew>) -> SweepResult {
+    let among = crew.map(|crew| format!(", {}", crew.described())).unwrap_or_default();
+    SweepResult {
+        resumed: request.resume.as_ref().map(Resume::parts).unwrap_or_default(),
+        target: workload.name.clone() + &among,
+        paths: workload.paths.clone(),
+        axis: effort.axis.name().into(),
+        across: effort.across.as_ref().map(|across| across.name().into()).unwrap_or_default(),
+        objectives: effort.objectives.iter().map(Objective::to_string).collect(),
+        ranks: crew.map(Crew::hosts).unwrap_or_default(),
+        verdicts: workload.recorded().map(Recorded::described).into_iter().collect(),
+        ..SweepResult::default()
+    }
+}
+
+/// Refuses to resume a sweep that measured its points with other job options.
+fn check_options(resume: &Resume, variants: &[Variant], effort: &Effort, workload: &Workload) -> Result<(), Error> {
+    for variant in variants {
+        for point in &variant.earlier.points {
+            let offered = |by_bytes: bool, total: u64| workload.offered(by_bytes, total);
+            let spot = spot(variant, effort, Some(point.x as u64), &offered)?;
+            let plan = workload.plan(&spot, LEAST_NS)?;
+            plan.jobs.iter().try_for_each(|job| resume.check_options(&point.job, &job.options))?;
+        }
+    }
+    Ok(())
 }
 
 /// Sweeps as a member of `watch.crew`, as its leader orders.
@@ -427,11 +484,13 @@ struct Variant {
     engine: String,
     /// Of a map: the axis across and its value.
     across: Option<(Axis, u64)>,
+    /// The curve as the sweep left it that is resumed.
+    earlier: Curve,
 }
 
 /// The curves of a sweep: one an engine, or one a value of the axis across.
 fn variants(engines: &[String], effort: &Effort) -> Vec<Variant> {
-    let of_engine = |engine: &String| Variant { label: engine.clone(), engine: engine.clone(), across: None };
+    let of_engine = |engine: &String| Variant { label: engine.clone(), engine: engine.clone(), ..Variant::default() };
     let Some(across) = &effort.across else { return engines.iter().map(of_engine).collect() };
     let engine = engines.first().cloned().unwrap_or_default();
     let values = across.values().map(Values::asked).unwrap_or_default();
@@ -439,6 +498,7 @@ fn variants(engines: &[String], effort: &Effort) -> Vec<Variant> {
         label: format!("{} {}", across.name(), figures::axis_value(across.name(), value as f64)),
         engine: engine.clone(),
         across: Some((across.clone(), value)),
+        ..Variant::default()
     };
     values.into_iter().map(of_value).collect()
 }
@@ -469,6 +529,7 @@ struct Open {
     asked: Vec<f64>,
     limits: Limits,
     spent_ns: u64,
+    is_resumed: bool,
     is_done: bool,
 }
 
@@ -484,15 +545,18 @@ fn curves(
 ) -> Result<(Vec<Curve>, Vec<Verdict>), Error> {
     let goal = effort.goal();
     let cap_ns = nanos(left) / variants.len().max(1) as u64;
-    let mut number = 0;
+    let mut number = variants.iter().map(|variant| resume::visits(&variant.earlier)).sum();
     let (mut open, mut curves) = (Vec::new(), Vec::new());
-    for variant in variants {
+    for mut variant in variants {
         let began = Instant::now();
+        let earlier = std::mem::take(&mut variant.earlier);
+        let earlier_ns = resume::spent_ns(&earlier);
         let mut limits = Limits {
             bound: effort.bound,
             first_ns: nanos(effort.first),
             point_cap_ns: nanos(effort.point_cap),
-            curve_cap_ns: cap_ns,
+            curve_cap_ns: earlier_ns + cap_ns,
+            closed: resume::last_round(&earlier),
             finest: effort.axis.values().map_or(f64::INFINITY, Values::finest),
             finest_limit: if effort.axis.is_rate() { FINEST_RATE } else { FINEST_DEPTH },
         };
@@ -511,19 +575,23 @@ fn curves(
                 limits.point_cap_ns = limits.point_cap_ns.max(limits.first_ns * 12);
                 let full = if effort.axis.role() == Role::Bytes { point.bytes_per_second } else { point.iops };
                 let rounded = |part: f64| (full.mean * part).round().max(1.0) as u64;
-                let mut rates: Vec<u64> = PARTS.into_iter().map(rounded).collect();
+                let mut rates: Vec<u64> = earlier.points.iter().map(|point| point.x as u64).collect();
+                let known = rates.last().map_or(0.0, |known| *known as f64 * FINEST_RATE);
+                rates.extend(PARTS.into_iter().map(rounded).filter(|rate| *rate as f64 > known));
                 rates.dedup();
                 effort.axis.values().map_or(rates, Values::asked)
             }
         };
-        limits.curve_cap_ns = limits.curve_cap_ns.max(asked.len() as u64 * LEAST_NS);
+        let asked: Vec<f64> = asked.into_iter().map(|value| value as f64).collect();
+        limits.curve_cap_ns = limits.curve_cap_ns.max(earlier_ns + missing(&asked, &earlier.points) * LEAST_NS);
         let across = variant.across.as_ref().map(|(_, value)| *value as f64);
-        curves.push(Curve { label: variant.label.clone(), across, ..Curve::default() });
+        curves.push(Curve { label: variant.label.clone(), across, points: earlier.points, ..Curve::default() });
         open.push(Open {
             variant,
-            asked: asked.into_iter().map(|value| value as f64).collect(),
+            asked,
             limits,
-            spent_ns: nanos(began.elapsed()),
+            spent_ns: earlier_ns + nanos(began.elapsed()),
+            is_resumed: earlier_ns > 0,
             is_done: false,
         });
     }
@@ -553,6 +621,9 @@ fn curves(
                 Ok(job) => {
                     let mut point = Point::of(x, job);
                     point.visits.iter_mut().for_each(|visit| (visit.at_ns, visit.round) = (at_ns, round));
+                    if one.is_resumed {
+                        resume::check_size(curve, &point, &effort.axis)?;
+                    }
                     enter(curve, point);
                 }
                 Err(error) if curve.points.is_empty() || error.kind == ErrorKind::Internal => return Err(error),
@@ -564,21 +635,30 @@ fn curves(
         }
         measured(&curves);
     }
+    Ok((concluded(curves, effort), verdicts))
+}
+
+/// The curves that have points, with the answers and the verdicts that follow from their points.
+fn concluded(mut curves: Vec<Curve>, effort: &Effort) -> Vec<Curve> {
     for curve in &mut curves {
         for point in &mut curve.points {
             point.job.judge();
         }
-        curve.conclude(&goal);
+        curve.conclude(&effort.goal());
     }
     curves.retain(|curve| !curve.points.is_empty());
-    Ok((curves, verdicts))
+    curves
 }
 
 /// The part of the time spent on a curve that counts: depths that were asked for and not visited yet keep their least,
 /// however long the depths before them took.
 fn reserve(asked: &[f64], points: &[Point], spent_ns: u64, limits: &Limits) -> u64 {
-    let missing = asked.iter().filter(|&&x| !points.iter().any(|point| point.x == x)).count() as u64;
-    spent_ns.min(limits.curve_cap_ns.saturating_sub(missing * LEAST_NS))
+    spent_ns.min(limits.curve_cap_ns.saturating_sub(missing(asked, points) * LEAST_NS))
+}
+
+/// The number of values that were asked for and not visited yet.
+fn missing(asked: &[f64], points: &[Point]) -> u64 {
+    asked.iter().filter(|&&x| !points.iter().any(|point| point.x == x)).count() as u64
 }
 
 /// Puts a point in its place, or adds it to the one that is there.
@@ -606,7 +686,8 @@ fn ceiling(
     // A rate would be the ceiling: the job runs without one.
     let across = effort.across.clone().zip(best.across.map(|value| value as u64));
     let engine = workload.engines.iter().find(|engine| **engine == best.label).or(workload.engines.first());
-    let variant = Variant { label: best.label.clone(), engine: engine.cloned().unwrap_or_default(), across };
+    let engine = engine.cloned().unwrap_or_default();
+    let variant = Variant { label: best.label.clone(), engine, across, ..Variant::default() };
     let x = (!effort.axis.is_rate()).then_some(x as u64);
     let spot = spot(&variant, effort, x, &|by_bytes, total| workload.offered(by_bytes, total))?;
     let depth = spot.depth;
@@ -657,7 +738,7 @@ mod tests {
     }
 
     fn engines(names: &[&str]) -> Vec<Variant> {
-        let of = |name: &&str| Variant { label: name.to_string(), engine: name.to_string(), across: None };
+        let of = |name: &&str| Variant { label: name.to_string(), engine: name.to_string(), ..Variant::default() };
         names.iter().map(of).collect()
     }
 

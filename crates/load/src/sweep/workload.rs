@@ -12,13 +12,14 @@ use super::axis::Role;
 use super::crew::Spot;
 use super::precondition::{FILLS, Plans};
 use super::recorded::{self, Recorded};
+use super::resume::Resume;
 use super::scratch::{self, Doomed, Scratch};
 use super::{Axis, Effort};
 use crate::engine::Maker;
 use crate::{Error, ErrorKind};
 
 /// Load before each point that is not measured, so that the queue is full and caches have settled.
-const RAMP_NS: u64 = 200_000_000;
+pub(super) const RAMP_NS: u64 = 200_000_000;
 /// Layout ends here: the bytes that were written by then are the scratch file.
 const LAYOUT_CAP_NS: u64 = 8_000_000_000;
 /// The size that an engine without files works on, where nobody gives one.
@@ -34,6 +35,8 @@ pub struct Workload {
     allow: Allow,
     /// The target of the workload, as a person would name it.
     pub name: String,
+    /// Absolute paths of the target's files, or of the directory of the scratch file.
+    pub paths: Vec<PathBuf>,
     /// Names of the engines, a curve for each.
     pub engines: Vec<String>,
     /// The scratch file of this sweep and the bytes it has or is to have.
@@ -60,6 +63,8 @@ pub struct Request {
     pub allow_writes: bool,
     /// Logs of an application to replay in place of a workload; empty: none.
     pub recorded: Vec<PathBuf>,
+    /// The sweep to resume.
+    pub resume: Option<Resume>,
 }
 
 impl Workload {
@@ -77,6 +82,7 @@ impl Workload {
             settings: [vec![setting("rw", "randread"), setting("bs", "4k")], asked.clone()].concat(),
             allow: request.job.run.allow,
             name: String::new(),
+            paths: Vec::new(),
             engines: request.engines.clone(),
             scratch: None,
             recorded: None,
@@ -130,6 +136,7 @@ impl Workload {
                 let hint = "its threads wait for one another's requests: give an engine such as io_uring or libaio";
                 return Err(Error::usage("a replay needs an asynchronous engine for files, not", engine.name, hint));
             }
+            workload.paths = absolute(&targets);
             workload.replay(request, target.as_deref(), &asked, effort)?;
             return Ok(workload);
         }
@@ -139,6 +146,7 @@ impl Workload {
             if !targets.is_empty() && engines.iter().any(|engine| engine.opens_files) {
                 workload.settings.push(filename(&targets));
             }
+            workload.paths = absolute(&targets);
             if !given("size") && engines.iter().all(|engine| engine.diskless) {
                 workload.settings.push(setting("size", "1g"));
             }
@@ -155,6 +163,7 @@ impl Workload {
                     return Err(Error::usage("--precondition takes one TARGET, not also", place(&targets[1]), hint));
                 }
                 workload.name = targets.iter().map(|target| place(target)).collect::<Vec<_>>().join(", ");
+                workload.paths = absolute(&targets);
                 targets
             }
             directory => {
@@ -163,8 +172,9 @@ impl Workload {
                     .unwrap_or_else(|| PathBuf::from("."));
                 let wanted = match job.extent.size {
                     Some(Amount::Bytes(bytes)) if given("size") => Some(bytes),
-                    _ => None,
+                    _ => request.resume.as_ref().and_then(Resume::target_bytes),
                 };
+                workload.paths = absolute(std::slice::from_ref(&directory));
                 let (scratch, bytes) = Scratch::create(&directory, wanted, doomed)?;
                 workload.name = format!("a scratch file in {}", directory.display());
                 let path = scratch.path().to_path_buf();
@@ -533,6 +543,11 @@ fn settings_rw(plan: &Plan) -> String {
 /// `filename=` of all paths, their colons escaped.
 fn filename(paths: &[PathBuf]) -> Setting {
     setting("filename", &paths.iter().map(|path| place(path).replace(':', "\\:")).collect::<Vec<_>>().join(":"))
+}
+
+/// The paths from the root on, as far as they exist: an address of a volume stays as it is.
+fn absolute(paths: &[PathBuf]) -> Vec<PathBuf> {
+    paths.iter().map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())).collect()
 }
 
 /// The path as errors and results name it.
