@@ -86,16 +86,17 @@ fn a_killed_map_goes_on_in_new_rounds_and_keeps_every_visit() {
 fn a_resumed_sweep_can_be_resumed_and_gives_a_page() {
     let directory = directory();
     let of = |more: &[&str]| {
-        let one = ["sweep", ".", "--iodepth=1,2,4", "--size=4m", "--time=3s", "--quiet"];
-        succeed(directory.path(), &[&one[..], more].concat());
+        let one = ["sweep", ".", "--iodepth=1,2,4", "--size=4m", "--time=5s"];
+        stdout(&succeed(directory.path(), &[&one[..], more].concat()))
     };
-    of(&[]);
-    of(&["--resume=plimsoll-sweep-1.json"]);
-    of(&["--resume=plimsoll-sweep-2.json"]);
+    assert!(!of(&[]).contains("parts"));
+    of(&["--resume=plimsoll-sweep-1.json", "--quiet"]);
+    let third = of(&["--resume=plimsoll-sweep-2.json"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(third.contains("measured in 3 parts, the first one on "), "{third}");
     let last = json_file(&directory.path().join("plimsoll-sweep-3.json"));
     assert_eq!(last["resumed"].as_array().unwrap().len(), 2);
     let page = std::fs::read_to_string(directory.path().join("plimsoll-sweep-3.html")).unwrap();
-    assert!(page.contains("iodepth"));
+    assert!(page.contains("measured in 3 parts"));
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub mod fio_json;
 pub mod html;
 mod limits;
 pub mod ndjson;
+mod parts;
 mod preconditioning;
 mod read;
 pub mod svg;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use measure::schema::{
-    DepthDistribution, DirectionResult, DiskUtil, Document, Ended, Facts, Interval, JobError, JobResult, LatencyTarget,
-    PhaseResult, PriorityLatency, Reporting, RunResult, SCHEMA_VERSION, Unified, Work,
+    Curve, DepthDistribution, DirectionResult, DiskUtil, Document, Ended, Facts, Interval, JobError, JobResult,
+    LatencyTarget, PhaseResult, Point, PriorityLatency, Reporting, RunResult, SCHEMA_VERSION, Unified, Visit, Work,
 };
 use measure::{Direction, Histogram};
 use serde_json::{Map, Value};
@@ -95,7 +95,7 @@ fn ours(top: Map<String, Value>) -> Result<Document, ReadError> {
     }
 }
 
-/// True if all counts are so small that their sums cannot overflow.
+/// True if all counts are so small that their sums cannot overflow, and points are in their order.
 fn plausible(document: &Document) -> bool {
     let small = |counts: &[u64]| counts.iter().all(|count| *count <= LARGEST);
     let interval = |interval: &Interval| {
@@ -124,8 +124,11 @@ fn plausible(document: &Document) -> bool {
     match document {
         Document::Run(one) => run(one),
         Document::Sweep(sweep) => {
-            small(&[sweep.provenance.started_unix_ms])
-                && sweep.curves.iter().flat_map(|curve| &curve.points).all(|point| job(&point.job))
+            let visit = |visit: &Visit| small(&[visit.at_ns]) && visit.round < 1 << 24;
+            let point = |point: &Point| job(&point.job) && point.visits.iter().all(visit);
+            let curve =
+                |curve: &Curve| curve.points.is_sorted_by(|one, next| one.x < next.x) && curve.points.iter().all(point);
+            small(&[sweep.provenance.started_unix_ms]) && sweep.curves.iter().all(curve)
         }
         Document::Comparison(comparison) => {
             small(&[comparison.provenance.started_unix_ms]) && comparison.runs.iter().all(|(a, b)| run(a) && run(b))

@@ -1,7 +1,7 @@
 //! A sweep that resumes an earlier one: it takes over the points of the earlier one, if both measure the same thing.
 //!
-//! Every visit to a point is in the result of a sweep, with its round, so a result is all that a sweep needs in order to
-//! go on. The visits of the new part are of new rounds: the machine may be in another state by now, and the load line
+//! Every visit to a point is in the result of a sweep, with its round, so a result is all that a sweep needs in order
+//! to go on. The visits of the new part are of new rounds: the machine may be in another state by now, and the load line
 //! takes the effect of each round out ([`measure::load_line`]).
 
 use std::collections::BTreeMap;
@@ -35,8 +35,8 @@ impl Resume {
         self.result.resumed.iter().chain(last).cloned().collect()
     }
 
-    /// Refuses to resume a sweep of another machine, target, axis or recording, and one that began with another state of
-    /// the target.
+    /// Refuses to resume a sweep of another machine, target, axis or recording, and one that began with another state
+    /// of the target.
     ///
     /// # Errors
     /// The first difference.

@@ -52,7 +52,11 @@ pub fn render(documents: &[NamedDocument]) -> String {
         }
         match &named.document {
             Document::Run(run) => body.push_str(&run::section(run)),
-            Document::Sweep(sweep) => body.push_str(&sweep::section(sweep)),
+            Document::Sweep(sweep) => {
+                body.push_str(&sweep::section(sweep));
+                let said = crate::parts::said(sweep).map(|said| format!("<p class=\"about\">{}</p>", escape(&said)));
+                body.push_str(&said.unwrap_or_default());
+            }
             Document::Comparison(comparison) => body.push_str(&comparison::section(comparison, documents.len() > 1)),
             Document::Files(files) => body.push_str(&files::section(files)),
         }

@@ -84,7 +84,8 @@ pub fn sweep_findings(sweep: &SweepResult, style: Style) -> String {
     if !sweep.advice.is_empty() {
         let _ = writeln!(out, "\n{}", style.paint(Tone::Bold, &wrap(&sweep.advice, style.width, 0)));
     }
-    let on = machine(&sweep.provenance.machine);
+    let mut on = machine(&sweep.provenance.machine);
+    on.extend(crate::parts::said(sweep).map(|said| format!("; {said}")));
     if !on.is_empty() {
         let _ = writeln!(out, "{}", style.paint(Tone::Soft, &wrap(&format!("on {on}"), style.width, 3)));
     }
