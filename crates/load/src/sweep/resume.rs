@@ -1,8 +1,8 @@
 //! A sweep that resumes an earlier one: it takes over the points of the earlier one, if both measure the same thing.
 //!
 //! Every visit to a point is in the result of a sweep, with its round, so a result is all that a sweep needs in order
-//! to go on. The visits of the new part are of new rounds: the machine may be in another state by now, and the load line
-//! takes the effect of each round out ([`measure::load_line`]).
+//! to go on. The visits of the new part are of new rounds: the machine may be in another state by now, and the load
+//! line takes the effect of each round out ([`measure::load_line`]).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
