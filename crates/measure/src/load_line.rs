@@ -135,7 +135,10 @@ impl Curve {
     /// and the throughput of each point with an interval that holds the difference between visits, too.
     pub fn conclude(&mut self, goal: &Goal) {
         self.line = if goal.line { find(&self.points) } else { None };
-        self.widen();
+        match goal.is_open_loop() {
+            true => self.points.iter_mut().for_each(Point::widen),
+            false => self.widen(),
+        }
         for conditions in &goal.limits {
             let limit = Some(limit::find(self, conditions));
             match conditions.as_slice() {
@@ -167,6 +170,25 @@ impl Curve {
                     high: (mean * factor).max(was.high * scale),
                 };
             }
+        }
+    }
+}
+
+impl Point {
+    /// Gives the throughput of a point of an open loop an interval that holds the difference between its visits. The
+    /// arrivals set the throughput of a rate that is kept. Round effects have no place there: a round in which the
+    /// queue of a higher rate grew longer than in others says nothing about this one.
+    fn widen(&mut self) {
+        let means = self.visit_means();
+        if means.len() < 2 {
+            return;
+        }
+        let count = means.len() as f64;
+        let half =
+            t_quantile(0.975, count - 1.0) * (variance(&means) / count).sqrt() / mean(&means).max(f64::MIN_POSITIVE);
+        for Estimate { mean, low, high } in [&mut self.iops, &mut self.bytes_per_second] {
+            *low = low.min(*mean * (1.0 - half)).max(0.0);
+            *high = high.max(*mean * (1.0 + half));
         }
     }
 }
@@ -624,6 +646,25 @@ mod tests {
                 *sample *= factor(point.x, index as u32 / 8);
             }
         }
+    }
+
+    /// Rounds of an open loop differ where the queue overflows, and nowhere else.
+    #[test]
+    fn a_rate_that_is_kept_has_the_throughput_of_its_arrivals() {
+        let rates = [1000.0, 1500.0, 1900.0, 3000.0, 4000.0];
+        let mut points = sweep(|rate| rate, &rates, 4, 0.02, 3);
+        change(&mut points, |rate, visit| if rate > 2000.0 { [0.9, 0.6, 0.3, 0.6, 0.2][visit as usize] } else { 1.0 });
+        points.iter_mut().for_each(|point| point.iops = crate::stats::estimate(&point.samples));
+        let goal = Goal { line: false, limits: vec![vec![Condition::KeepsUp]] };
+        let mut curve = Curve { points, ..Curve::default() };
+        curve.conclude(&goal);
+        for point in &curve.points[..3] {
+            let Estimate { mean, low, high } = point.iops;
+            assert!((mean / point.x - 1.0).abs() < 0.02, "{} {mean}", point.x);
+            assert!(low <= point.x && point.x <= high && high - low < 0.06 * point.x, "{} {low} {high}", point.x);
+        }
+        let Estimate { mean, low, high } = curve.points[3].iops;
+        assert!(low < 0.4 * 3000.0 && high > 0.7 * 3000.0, "visits differ: {low} {mean} {high}");
     }
 
     #[test]

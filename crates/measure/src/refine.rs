@@ -35,6 +35,11 @@ impl Goal {
         Goal { line: true, limits: Vec::new() }
     }
 
+    /// True if the points are rates of an open loop.
+    pub fn is_open_loop(&self) -> bool {
+        self.limits.iter().any(|conditions| conditions.contains(&Condition::KeepsUp))
+    }
+
     /// True if every point is as good as the next: the sweep visits all of them in each round.
     fn is_everywhere(&self) -> bool {
         !self.line && self.limits.is_empty()
