@@ -91,6 +91,7 @@ fn command() -> Command {
                 .conflicts_with("config"),
         )
         .arg(many("allow-host", "NQN", "Let this host connect; hosts that no --allow-host names are refused".into()))
+        .arg(many("ns-manager", "NQN", "Let this host attach namespaces to hosts and detach them".into()))
         .arg(
             one("dhchap-key", "FILE")
                 .requires("allow-host")
@@ -361,8 +362,9 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
         namespaces.push(name);
     }
     if namespaces.is_empty() {
-        if let Some(useless) =
-            ["listen", "nqn", "cntlid-range", "allow-host"].into_iter().find(|name| matches.contains_id(name))
+        if let Some(useless) = ["listen", "nqn", "cntlid-range", "allow-host", "ns-manager"]
+            .into_iter()
+            .find(|name| matches.contains_id(name))
         {
             bail!("--{useless} has no effect without --null, --mem or --file");
         }
@@ -415,6 +417,8 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
         keys.iter().for_each(|(param, key)| params[param] = key.clone());
         calls.push(("nvmf_subsystem_add_host", params));
     }
+    calls
+        .extend(texts("ns-manager").map(|host| ("nvmf_subsystem_add_ns_manager", json!({ "nqn": nqn, "host": host }))));
     let namespace = |name| ("nvmf_subsystem_add_ns", json!({ "nqn": nqn, "namespace": { "bdev_name": name } }));
     calls.extend(namespaces.iter().map(namespace));
     calls.extend(listeners.iter().map(|address| {

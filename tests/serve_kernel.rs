@@ -631,6 +631,52 @@ fn io_follows_ana_states_on_linux_6_1() {
     io_follows_ana_states("");
 }
 
+/// Linux manages namespaces with nvme-cli: it detaches and attaches its own disk, and finds its data again. Two
+/// controllers of the host have the same namespaces, and so has the next one after a new connection.
+#[test]
+fn linux_6_1_attaches_and_detaches_namespaces() {
+    if !has_rig() {
+        return;
+    }
+    let directory = directory();
+    let directory = directory.path();
+    let host = "nqn.2014-08.org.nvmexpress:uuid:9f2c1b1e-3c5b-4f57-8d2e-6a0d1f0b7c11";
+    let target = Served::one_line(directory, &["--mem", "8m", "--mem", "8m", "--ns-manager", host]);
+    let script = r#"
+connect
+id=$(cat /sys/class/nvme/nvme0/cntlid)
+wait_for [ -b /dev/nvme0n2 ]
+says 'oacs[[:space:]]*: 0x8' nvme id-ctrl /dev/nvme0
+dd if=/dev/urandom of=/tmp/data bs=64k count=4 2> /dev/null
+try dd if=/tmp/data of=/dev/nvme0n2 bs=64k oflag=direct
+try nvme detach-ns /dev/nvme0 -n 2 -c $id
+wait_for [ ! -e /dev/nvme0n2 ]
+nvme list-ns /dev/nvme0 > /tmp/active
+grep -q 0x2 /tmp/active && failed 'a detached namespace is active'
+says '0x2' nvme list-ns /dev/nvme0 --all
+nvme detach-ns /dev/nvme0 -n 2 -c $id > /tmp/again 2>&1 && failed 'detached twice'
+grep -qi 'not attached' /tmp/again || failed "detached twice: $(cat /tmp/again)"
+nvme create-ns /dev/nvme0 --nsze=1024 --ncap=1024 --flbas=0 > /tmp/created 2>&1 && failed 'created'
+grep -qi 'capacity' /tmp/created || failed "created: $(cat /tmp/created)"
+nvme delete-ns /dev/nvme0 -n 1 > /tmp/deleted 2>&1 && failed 'deleted'
+# A new connection begins with what the last one had.
+disconnect
+connect
+id=$(cat /sys/class/nvme/nvme0/cntlid)
+wait_for [ -b /dev/nvme0n1 ]
+[ ! -e /dev/nvme0n2 ] || failed 'a detached namespace came back'
+try nvme attach-ns /dev/nvme0 -n 2 -c $id
+wait_for [ -b /dev/nvme0n2 ]
+try dd if=/dev/nvme0n2 of=/tmp/back bs=64k count=4 iflag=direct
+try cmp /tmp/data /tmp/back
+disconnect
+echo "all of it"
+"#;
+    let said = guest(directory, target.port(), script, |order| panic!("{order}"));
+    assert!(said.contains("all of it"), "{said}");
+    target.end();
+}
+
 #[test]
 #[ignore = "takes minutes: make test-guest"]
 fn io_follows_ana_states_on_linux_6_12() {

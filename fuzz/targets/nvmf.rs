@@ -6,6 +6,7 @@ use nvmf::spec::fabrics::{Authentication, Connect, ConnectData, PropertyAccess};
 use nvmf::spec::log::{DiscoveryEntry, DiscoveryHeader, Effects, Smart};
 use nvmf::spec::{
     Command, Completion, GetLogPage, Identify, IdentifyController, IdentifyNamespace, NamespaceIds, Nqn, Range,
+    controller_list, listed_controllers,
 };
 
 const LIMITS: Limits = Limits { capsule: 8192, data: 1 << 17 };
@@ -92,6 +93,10 @@ pub fn structures(data: &[u8]) {
     assert_eq!(NamespaceIds::read(&ids.write()), ids);
     let _ = (DiscoveryHeader::read(&padded(data)), DiscoveryEntry::read(&padded(data)).traddr.to_string());
     assert_eq!(Effects::read(&padded(data)).write()[..2048], padded::<4096>(data)[..2048]);
+    let controllers = listed_controllers(&padded(data));
+    let is_whole =
+        |list: &Vec<u16>| listed_controllers(&controller_list(list.iter().copied(), 0)).as_ref() == Some(list);
+    assert!(controllers.as_ref().is_none_or(is_whole));
     let _ = Smart::read(&padded(data));
     let _ = (AnaHeader::read(&padded(data)), AnaState::of(AnaDescriptor::read(&padded(data)).state));
 }

@@ -7,13 +7,14 @@ mod raw;
 
 use std::io::{Read, Write};
 use std::ops::Range;
+use std::sync::Arc;
 
 use nvmf::device::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn, Latency};
 use nvmf::pdu::{H2cData, IcReq, Next, Pdu, R2t};
 use nvmf::spec::ana::AnaState;
 use nvmf::spec::opcode::io;
 use nvmf::spec::{Command, DISCOVERY_NQN, Sgl, Status};
-use nvmf::target::{NamespaceSpec, Options, SubsystemSpec};
+use nvmf::target::{AttachmentRequest, NamespaceManager, NamespaceSpec, Options, SubsystemSpec, Target};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use raw::{HOST, Host, NQN, Served};
@@ -63,9 +64,29 @@ fn served(reactors: usize) -> Served {
             ("slow", slow()),
         ],
     );
+    served.target.set_namespace_manager(Arc::new(Manager(served.target.clone())));
+    served.target.set_manager(NQN, HOST, true).unwrap();
     // The port stays open whatever becomes of the subsystem.
     served.target.add_listener(DISCOVERY_NQN, served.address).unwrap();
     served
+}
+
+/// Carries out what hosts ask of namespaces, without a control plane; waits for no device, because some never end.
+struct Manager(Target);
+
+impl NamespaceManager for Manager {
+    fn attach(&self, request: &AttachmentRequest) -> Status {
+        let subsystems = self.0.subsystems();
+        let Some(subsystem) = subsystems.iter().find(|it| it.spec.nqn == request.subsystem_nqn) else {
+            return Status::INTERNAL_ERROR;
+        };
+        let hosts = match request.hosts(subsystem) {
+            Ok(hosts) => hosts,
+            Err(status) => return status,
+        };
+        let done = self.0.attach_namespace(NQN, request.nsid, &hosts, request.attaches);
+        done.map_or(Status::INTERNAL_ERROR, |_departure| Status::SUCCESS)
+    }
 }
 
 /// A connection and what the host may still answer on it.
@@ -206,10 +227,12 @@ fn some_pair(dice: &mut Dice) -> Vec<(Command, usize)> {
 }
 
 fn some_admin(dice: &mut Dice) -> (Command, usize) {
-    let opcode = dice.pick(&[0x02u8, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18, 0x7f, 0x7f, 0x7f, 0x00, 0x90]);
+    let opcode =
+        dice.pick(&[0x02u8, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x0d, 0x15, 0x15, 0x18, 0x7f, 0x7f, 0x7f, 0x00, 0x90]);
     let mut command = Command::new(opcode, dice.pick(&[0, 1, 2, 4, 5, 6, 8, u32::MAX]));
     command.cid = dice.below(40) as u16;
-    command.cdw10 = dice.pick(&[0, 1, 2, 3, 4, 6, 7, 0x0b, 0x0f, 0x16, 0x70, 0x81, 0x00ff_0001, 0x03ff_0002]);
+    command.cdw10 =
+        dice.pick(&[0, 1, 2, 3, 4, 6, 7, 0x0b, 0x0f, 0x10, 0x12, 0x16, 0x70, 0x81, 0x00ff_0001, 0x03ff_0002]);
     command.cdw11 = dice.pick(&[0, 1, 0x14, 0x1c, 8, 0x0007_0007, u32::MAX]);
     command.cdw12 = dice.pick(&[0, 0x0046_0001, 0x0046_4001, 4, 1000, u32::MAX]);
     if opcode == 0x7f && command.cdw11 == 0x14 && dice.one_in(2) {
@@ -282,7 +305,9 @@ fn slow() -> DeviceKind {
 /// Changes the configuration while hosts use it. Calls fail where another change came first.
 fn disturb(served: &Served, dice: &mut Dice) {
     let target = &served.target;
-    match dice.below(15) {
+    match dice.below(17) {
+        15 => drop(target.attach_namespace(NQN, dice.within(1..4) as u32, &[HOST.into()].into(), !dice.one_in(3))),
+        16 => drop(target.set_manager(NQN, HOST, !dice.one_in(4))),
         6 => drop(target.delete_subsystem(NQN)),
         7 | 8 => {
             let ana_reporting = !dice.one_in(4);

@@ -1,7 +1,7 @@
 //! The state of the control plane: the target, and the calls that configured it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use serde_json::{Map, Value};
@@ -13,7 +13,8 @@ use super::params::Params;
 use super::saved::StateDirectory;
 use crate::auth::{Key, Keys, Policy};
 use crate::device::Fault;
-use crate::target::{self, Departure, Options, Target};
+use crate::spec::Status;
+use crate::target::{self, AttachmentRequest, Departure, NamespaceManager, Options, Target};
 
 /// SPDK's name of the one target that there is.
 pub(super) const TARGET_NAME: &str = "nvmf_tgt";
@@ -113,7 +114,10 @@ impl Control {
             without_effect: Vec::new(),
             on_end,
         };
-        Ok(Control { shared: Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }) })
+        let target = state.target.clone();
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        target.set_namespace_manager(Arc::new(Manager(Arc::downgrade(&shared))));
+        Ok(Control { shared })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -150,6 +154,27 @@ impl Control {
             departure.wait();
         }
         outcome
+    }
+
+    /// Carries out a host's Namespace Attachment. Returns its status.
+    fn attach(&self, request: &AttachmentRequest) -> Status {
+        let mut state = self.lock();
+        let changes = state.changes;
+        let outcome = methods::attach(&mut state, request);
+        self.shared.changed.notify_all();
+        let departure = state.departure.take();
+        if let Err(status) = outcome {
+            return status;
+        }
+        let saved = state.saved(changes, Ok(Value::Null));
+        if let Err(why) = &saved {
+            state.warnings.push(format!("namespace {}: {why}", request.nsid));
+        }
+        drop(state);
+        if let Some(departure) = departure {
+            departure.wait();
+        }
+        if saved.is_ok() { Status::SUCCESS } else { Status::INTERNAL_ERROR.do_not_retry() }
     }
 
     /// Keeps the configuration in that directory. If it has one already, this target gets that configuration; else the
@@ -210,6 +235,16 @@ impl Control {
             warnings.clear();
         }
         warnings
+    }
+}
+
+/// The control plane as the target's manager of namespaces.
+struct Manager(Weak<Shared>);
+
+impl NamespaceManager for Manager {
+    fn attach(&self, request: &AttachmentRequest) -> Status {
+        let shared = self.0.upgrade();
+        shared.map_or(Status::INTERNAL_ERROR, |shared| Control { shared }.attach(request))
     }
 }
 

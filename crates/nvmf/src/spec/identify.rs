@@ -20,8 +20,24 @@ pub mod cns {
     pub const ACTIVE_NAMESPACES_CSI: u8 = 0x07;
     /// Namespace, independent of its command set.
     pub const NAMESPACE_INDEPENDENT: u8 = 0x08;
+    /// The allocated namespaces, attached or not: [`namespace_list`](super::namespace_list).
+    pub const ALLOCATED_NAMESPACES: u8 = 0x10;
+    /// [`IdentifyNamespace`](super::IdentifyNamespace) of a namespace, attached or not.
+    pub const ALLOCATED_NAMESPACE: u8 = 0x11;
+    /// The controllers that a namespace is attached to: [`controller_list`](super::controller_list).
+    pub const ATTACHED_CONTROLLERS: u8 = 0x12;
+    /// The controllers of the subsystem: [`controller_list`](super::controller_list).
+    pub const CONTROLLERS: u8 = 0x13;
+    /// The allocated namespaces of one command set: [`namespace_list`](super::namespace_list).
+    pub const ALLOCATED_NAMESPACES_CSI: u8 = 0x1a;
     /// The combinations of command sets that the controller can have: 512 of 8 bytes, a bit for each command set.
     pub const COMMAND_SETS: u8 = 0x1c;
+}
+
+/// OACS: optional admin commands.
+pub mod oacs {
+    /// Namespace Management and Namespace Attachment.
+    pub const NAMESPACE_MANAGEMENT: u16 = 1 << 3;
 }
 
 /// ONCS: optional commands of the NVM command set.
@@ -224,6 +240,10 @@ layout! {
         anagrpid: u32 = 92,
         /// Attributes: bit 0 write protected.
         nsattr: u8 = 99,
+        /// NVM set.
+        nvmsetid: u16 = 100,
+        /// Endurance group.
+        endgid: u16 = 102,
         /// Namespace GUID.
         nguid: [u8; 16] = 104,
         /// IEEE extended unique identifier.
@@ -252,6 +272,32 @@ pub fn namespace_list(ids: impl IntoIterator<Item = u32>, after: u32) -> [u8; NA
         entry.copy_from_slice(&id.to_le_bytes());
     }
     bytes
+}
+
+/// Bytes of a list of controllers.
+pub const CONTROLLER_LIST_BYTES: usize = 4096;
+/// The most controllers that a list names.
+pub const MOST_CONTROLLERS: usize = 2047;
+
+/// A list of controllers (Base specification 2.0, section 4.4.1): the identifiers in `ids` from `from` on, as many as
+/// there is room for, ascending as they come. Their number comes first, zeros end the list.
+pub fn controller_list(ids: impl IntoIterator<Item = u16>, from: u16) -> [u8; CONTROLLER_LIST_BYTES] {
+    let mut bytes = [0; CONTROLLER_LIST_BYTES];
+    let mut count = 0u16;
+    let entries = bytes[2..].chunks_exact_mut(2).take(MOST_CONTROLLERS);
+    for (entry, id) in entries.zip(ids.into_iter().filter(|id| *id >= from)) {
+        entry.copy_from_slice(&id.to_le_bytes());
+        count += 1;
+    }
+    bytes[..2].copy_from_slice(&count.to_le_bytes());
+    bytes
+}
+
+/// The identifiers in a list of controllers; `None` for a list that names none, or more than it has room for.
+pub fn listed_controllers(bytes: &[u8; CONTROLLER_LIST_BYTES]) -> Option<Vec<u16>> {
+    let mut numbers = bytes.chunks_exact(2).map(|two| u16::from_le_bytes([two[0], two[1]]));
+    let count = usize::from(numbers.next()?);
+    (1..=MOST_CONTROLLERS).contains(&count).then(|| numbers.take(count).collect())
 }
 
 /// The names of a namespace: what Identify CNS 03h gives.

@@ -104,6 +104,8 @@ impl Effects {
     pub const SUPPORTED: u32 = 1;
     /// LBCC: it may change blocks.
     pub const CHANGES_BLOCKS: u32 = 1 << 1;
+    /// NIC: it may change which namespaces there are, or which ones the controller has.
+    pub const CHANGES_INVENTORY: u32 = 1 << 3;
 }
 
 layout! {

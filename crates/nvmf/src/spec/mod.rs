@@ -21,7 +21,8 @@ mod text;
 pub use command::{Command, CopySource, Data, GetLogPage, Identify, Range, Sgl};
 pub use completion::{AsyncEvent, Completion};
 pub use identify::{
-    IdentifyController, IdentifyNamespace, LbaFormat, NAMESPACE_LIST_BYTES, NamespaceIds, cns, namespace_list, oncs,
+    CONTROLLER_LIST_BYTES, IdentifyController, IdentifyNamespace, LbaFormat, MOST_CONTROLLERS, NAMESPACE_LIST_BYTES,
+    NamespaceIds, cns, controller_list, listed_controllers, namespace_list, oacs, oncs,
 };
 pub use nqn::{DISCOVERY_NQN, Nqn, NqnError};
 pub use status::Status;

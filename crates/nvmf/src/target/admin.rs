@@ -10,10 +10,11 @@ use super::core::Core;
 use super::mailbox::Message;
 use super::reservations::{self, Reservations};
 use super::transport::Transport;
-use super::{identify, logs};
+use super::{identify, logs, management};
 use crate::spec::fabrics::ConnectData;
 use crate::spec::opcode::admin::{
-    ABORT, ASYNC_EVENT_REQUEST, GET_FEATURES, GET_LOG_PAGE, IDENTIFY, KEEP_ALIVE, SET_FEATURES,
+    ABORT, ASYNC_EVENT_REQUEST, GET_FEATURES, GET_LOG_PAGE, IDENTIFY, KEEP_ALIVE, NAMESPACE_ATTACHMENT,
+    NAMESPACE_MANAGEMENT, SET_FEATURES,
 };
 use crate::spec::{AsyncEvent, Command, Data, GetLogPage, Status, fabrics, feature, log, reservation};
 
@@ -28,7 +29,7 @@ const LONG_PAGE: usize = 4096;
 pub(super) const EVENT_REQUESTS_LESS_ONE: u8 = 3;
 
 /// The most bytes from the host that an admin or Fabrics command can use: no others are kept.
-pub(super) fn data_from_host(conn: &Connection, command: &Command) -> u32 {
+pub(super) fn data_from_host(conn: &Connection, core: &Core, command: &Command) -> u32 {
     if conn.phase == Phase::Connect {
         let is_connect = command.is_fabrics() && command.fctype() == fabrics::CONNECT;
         // One byte more, so that the target sees data that are too long.
@@ -41,6 +42,10 @@ pub(super) fn data_from_host(conn: &Connection, command: &Command) -> u32 {
     if !conn.is_admin() {
         return reservation::data_bytes(command.opcode).unwrap_or(0);
     }
+    if matches!(command.opcode, NAMESPACE_MANAGEMENT | NAMESPACE_ATTACHMENT) {
+        let may_manage = conn.controller.as_ref().is_some_and(|it| management::may_manage(core, it));
+        return if may_manage { management::DATA_BYTES as u32 } else { 0 };
+    }
     match (command.opcode, feature::identifier(command.cdw10)) {
         (SET_FEATURES, feature::HOST_BEHAVIOR) => 512,
         (SET_FEATURES, feature::HOST_IDENTIFIER) => 16,
@@ -52,7 +57,8 @@ pub(super) fn data_from_host(conn: &Connection, command: &Command) -> u32 {
 /// Carries out an admin command whose data are complete.
 ///
 /// Each command refuses by the clauses of its section in the Base specification 2.0: Abort 5.1, Asynchronous Event
-/// Request 5.2, Get Features 5.15, Get Log Page 5.16, Identify 5.17, Set Features 5.27.
+/// Request 5.2, Get Features 5.15, Get Log Page 5.16, Identify 5.17, Namespace Attachment 5.20, Namespace Management
+/// 5.21, Set Features 5.27.
 pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) {
     let Some(controller) = conn.controller.clone() else {
         return conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR, 0);
@@ -85,6 +91,12 @@ pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Comman
             } else {
                 conn.event_requests.push(cid);
                 return deliver_events(conn, core);
+            }
+        }
+        NAMESPACE_MANAGEMENT | NAMESPACE_ATTACHMENT => {
+            match management::hand_over(conn, core, &controller, command, data) {
+                Ok(()) => return, // the manager of namespaces answers
+                Err(status) => Err(status),
             }
         }
         ABORT => return abort(conn, core, &controller, command),

@@ -96,6 +96,50 @@ impl Visibility {
     }
 }
 
+/// The hosts that have a namespace attached: those of its [`Visibility`] but for what Namespace Attachment has changed
+/// (Base specification 2.0, section 5.20). A host is remembered by its NQN: its next controller has what its last had.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Detached(BTreeSet<String>);
+
+impl Detached {
+    /// True if the namespace is not attached to that host.
+    pub fn includes(&self, host_nqn: &str) -> bool {
+        self.0.contains(host_nqn)
+    }
+
+    /// A namespace is detached from the hosts with these NQNs.
+    pub fn from(hosts: impl IntoIterator<Item = String>) -> Detached {
+        Detached(hosts.into_iter().collect())
+    }
+
+    /// The NQNs of the hosts, in order.
+    pub fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+/// The hosts that are told of a change: those that have the namespace active.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Audience {
+    visibility: Visibility,
+    detached: Detached,
+}
+
+impl Audience {
+    /// One host alone.
+    fn one(host: String) -> Audience {
+        Audience { visibility: Visibility::Only([host].into()), detached: Detached::default() }
+    }
+
+    /// True if the host with that NQN is among them.
+    pub fn includes(&self, host_nqn: &str) -> bool {
+        self.visibility.includes(host_nqn) && !self.detached.includes(host_nqn)
+    }
+}
+
+/// The most hosts that one namespace is detached from: hosts that make up names cannot fill the memory.
+const MOST_DETACHED: usize = 1024;
+
 /// A namespace: a device under a number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamespaceSpec {
@@ -113,6 +157,8 @@ pub struct NamespaceSpec {
     pub ana_group: u32,
     /// The hosts that see the namespace.
     pub visibility: Visibility,
+    /// The hosts from which the namespace is detached.
+    pub detached: Detached,
     /// The file that reservations persist in; `None` if they end with the target. A file that is there must hold the
     /// reservations of this namespace.
     pub reservations: Option<PathBuf>,
@@ -122,8 +168,18 @@ impl NamespaceSpec {
     /// A namespace on the device, under the lowest free number, with the device's identities, and for every host.
     pub fn new(device: impl Into<String>) -> NamespaceSpec {
         let (uuid, nguid, eui64) = (None, None, None);
-        let (visibility, reservations) = (Visibility::All, None);
-        NamespaceSpec { nsid: 0, device: device.into(), uuid, nguid, eui64, ana_group: 0, visibility, reservations }
+        let (visibility, detached, reservations) = (Visibility::All, Detached::default(), None);
+        let (nsid, device, ana_group) = (0, device.into(), 0);
+        NamespaceSpec { nsid, device, uuid, nguid, eui64, ana_group, visibility, detached, reservations }
+    }
+
+    /// True if the namespace is active for the host with that NQN: the host sees the namespace and has it attached.
+    pub fn is_active_for(&self, host_nqn: &str) -> bool {
+        self.visibility.includes(host_nqn) && !self.detached.includes(host_nqn)
+    }
+
+    fn audience(&self) -> Audience {
+        Audience { visibility: self.visibility.clone(), detached: self.detached.clone() }
     }
 
     /// All identities that hosts are given for the namespace, on a device with this UUID.
@@ -175,7 +231,16 @@ pub(super) struct ChangedNamespace {
     /// The uid of the namespace's subsystem.
     pub subsystem: u64,
     pub nsid: u32,
-    pub visibility: Visibility,
+    pub hosts: Audience,
+}
+
+/// The ops to wait for until they have left their devices.
+#[derive(Clone)]
+pub(super) enum Leaving {
+    /// The ops that came by paths which refuse commands by now.
+    Paths(Paths),
+    /// The ops of some hosts of a subsystem on one device; subsystem and device are given by their uids.
+    Hosts { subsystem: u64, device: u64, hosts: Arc<BTreeSet<String>> },
 }
 
 /// The paths to a subsystem: those of the controllers that came in on one listener, or on any.
@@ -199,7 +264,7 @@ impl Paths {
 /// one of the namespaces.
 pub(super) struct ChangedPaths {
     pub paths: Paths,
-    pub visibilities: Vec<Visibility>,
+    pub audiences: Vec<Audience>,
 }
 
 #[derive(Clone)]
@@ -213,6 +278,8 @@ pub(super) struct Subsystem {
     /// The ANA states of each listener; empty without ANA reporting.
     pub ana: BTreeMap<SocketAddr, Arc<AnaStates>>,
     pub hosts: Vec<Nqn>,
+    /// The hosts that may manage namespaces.
+    pub managers: Vec<Nqn>,
 }
 
 impl Subsystem {
@@ -220,14 +287,24 @@ impl Subsystem {
         self.spec.allow_any_host || self.hosts.contains(host)
     }
 
-    /// The namespaces that a host sees.
+    /// True if that host may manage namespaces.
+    pub fn is_managed_by(&self, host: &Nqn) -> bool {
+        self.managers.contains(host)
+    }
+
+    /// The namespaces that are active for a host.
+    pub fn active_for(&self, host_nqn: &str) -> impl Iterator<Item = (u32, &Namespace)> {
+        self.seen_by(host_nqn).filter(move |(_, namespace)| !namespace.spec.detached.includes(host_nqn))
+    }
+
+    /// The namespaces that a host sees, attached or not: for the host, the allocated ones.
     pub fn seen_by(&self, host_nqn: &str) -> impl Iterator<Item = (u32, &Namespace)> {
         let all = self.namespaces.iter().map(|(nsid, namespace)| (*nsid, namespace));
         all.filter(move |(_, namespace)| namespace.spec.visibility.includes(host_nqn))
     }
 
     fn changed(&self, nsid: u32, namespace: &Namespace) -> ChangedNamespace {
-        ChangedNamespace { subsystem: self.uid, nsid, visibility: namespace.spec.visibility.clone() }
+        ChangedNamespace { subsystem: self.uid, nsid, hosts: namespace.spec.audience() }
     }
 
     /// Notes that the ANA group has other namespaces than before.
@@ -573,8 +650,8 @@ impl Configuration {
             )));
         }
         let uid = self.uid();
-        let (namespaces, listeners, ana, hosts) = Default::default();
-        self.subsystems.push(Subsystem { uid, nqn, spec, namespaces, listeners, ana, hosts });
+        let (namespaces, listeners, ana, hosts, managers) = Default::default();
+        self.subsystems.push(Subsystem { uid, nqn, spec, namespaces, listeners, ana, hosts, managers });
         self.generation += 1;
         Ok(())
     }
@@ -691,8 +768,8 @@ impl Configuration {
         let groups = group.map_or(1..=most, |group| group..=group);
         let changed = Arc::make_mut(states).set(groups, state);
         let namespaces = subsystem.namespaces.values().filter(|it| changed.contains(&it.spec.ana_group));
-        let visibilities = namespaces.map(|namespace| namespace.spec.visibility.clone()).collect();
-        Ok(ChangedPaths { paths: Paths { subsystem: subsystem.uid, listener: Some(listener) }, visibilities })
+        let audiences = namespaces.map(|namespace| namespace.spec.audience()).collect();
+        Ok(ChangedPaths { paths: Paths { subsystem: subsystem.uid, listener: Some(listener) }, audiences })
     }
 
     /// Moves a namespace to another ANA group. Returns the paths.
@@ -703,12 +780,12 @@ impl Configuration {
         let namespace = subsystem.namespaces.get_mut(&nsid).ok_or_else(|| no_namespace(nqn, nsid))?;
         let before = std::mem::replace(&mut namespace.spec.ana_group, group);
         if before == group {
-            return Ok(ChangedPaths { paths, visibilities: Vec::new() });
+            return Ok(ChangedPaths { paths, audiences: Vec::new() });
         }
-        let visibilities = vec![namespace.spec.visibility.clone()];
+        let audiences = vec![namespace.spec.audience()];
         subsystem.regroup(before);
         subsystem.regroup(group);
-        Ok(ChangedPaths { paths, visibilities })
+        Ok(ChangedPaths { paths, audiences })
     }
 
     /// Shows a namespace to a host, or hides it from the host. Returns the namespace with that host alone; `None` if
@@ -731,12 +808,66 @@ impl Configuration {
         };
         let host = host.to_string();
         let changes = if shows { hosts.insert(host.clone()) } else { hosts.remove(&host) };
+        // A host that has it detached has lost and gained nothing.
+        let is_told = changes && !namespace.spec.detached.includes(&host);
         let group = namespace.spec.ana_group;
         if changes {
             subsystem.regroup(group);
         }
-        let visibility = Visibility::Only([host].into());
-        Ok(changes.then_some(ChangedNamespace { subsystem: uid, nsid, visibility }))
+        Ok(is_told.then_some(ChangedNamespace { subsystem: uid, nsid, hosts: Audience::one(host) }))
+    }
+
+    /// Lets a host manage namespaces, or stops that. Returns true if that changes anything.
+    pub fn set_manager(&mut self, nqn: &str, host: &str, may_manage: bool) -> Result<bool, Error> {
+        let host: Nqn = host.parse().map_err(|e: crate::spec::NqnError| Error::invalid(e.to_string()))?;
+        let managers = &mut self.subsystem_mut(nqn)?.managers;
+        let before = managers.len();
+        managers.retain(|other| *other != host);
+        if may_manage {
+            managers.push(host);
+        }
+        Ok(managers.len() != before)
+    }
+
+    /// Attaches a namespace to hosts, or detaches it from them. Returns the namespace for each host whose active
+    /// namespaces change by that, and the ops to wait for.
+    pub fn attach_namespace(
+        &mut self,
+        nqn: &str,
+        nsid: u32,
+        hosts: &BTreeSet<String>,
+        attaches: bool,
+    ) -> Result<(Vec<ChangedNamespace>, Leaving), Error> {
+        for host in hosts {
+            host.parse::<Nqn>().map_err(|e: crate::spec::NqnError| Error::invalid(e.to_string()))?;
+        }
+        let subsystem = self.subsystem_mut(nqn)?;
+        let uid = subsystem.uid;
+        let namespace = subsystem.namespaces.get_mut(&nsid).ok_or_else(|| no_namespace(nqn, nsid))?;
+        let device = namespace.entry.uid;
+        let spec = &mut namespace.spec;
+        let is_new = |host: &&String| spec.detached.includes(host) == attaches;
+        let changing: BTreeSet<String> = hosts.iter().filter(is_new).cloned().collect();
+        if !attaches && spec.detached.0.len() + changing.len() > MOST_DETACHED {
+            let full =
+                format!("namespace {nsid} of {nqn} is detached from {MOST_DETACHED} hosts: the most there can be");
+            return Err(Error::new(ErrorKind::Full, full));
+        }
+        for host in &changing {
+            if attaches {
+                spec.detached.0.remove(host)
+            } else {
+                spec.detached.0.insert(host.clone())
+            };
+        }
+        let seen = changing.iter().filter(|host| spec.visibility.includes(host)).cloned();
+        let changed: Vec<ChangedNamespace> =
+            seen.map(|host| ChangedNamespace { subsystem: uid, nsid, hosts: Audience::one(host) }).collect();
+        let group = spec.ana_group;
+        if !changed.is_empty() {
+            subsystem.regroup(group);
+        }
+        Ok((changed, Leaving::Hosts { subsystem: uid, device, hosts: Arc::new(changing) }))
     }
 
     /// The listeners of a subsystem, or of the discovery service.

@@ -13,7 +13,7 @@ use sys::buffer::Buffer;
 use sys::clock::Clock;
 
 use super::ana::AnaStates;
-use super::configuration::{CommandLimits, Configuration, DeviceEntry, Paths, Visibility};
+use super::configuration::{CommandLimits, Configuration, Detached, DeviceEntry, Leaving, Visibility};
 use super::controller::{Controller, Service};
 use super::gate::{Fence, Gate, Span};
 use super::latencies::Latencies;
@@ -263,7 +263,8 @@ impl Core {
                     self.channels[channel].row = self.rows.namespace(board, subsystem.nqn.as_str(), *nsid, name);
                 }
                 let device = Arc::clone(&namespace.entry.device);
-                local.is_masked |= namespace.spec.visibility != Visibility::All;
+                local.is_masked |=
+                    namespace.spec.visibility != Visibility::All || namespace.spec.detached != Detached::default();
                 local.namespaces.resize_with(local.namespaces.len().max(*nsid as usize + 1), || None);
                 local.namespaces[*nsid as usize] = Some(LocalNamespace {
                     channel,
@@ -331,7 +332,7 @@ impl Core {
         let configured = self.configuration.subsystems.iter().find(|subsystem| subsystem.uid == uid)?;
         let mut own = LocalSubsystem { is_masked: true, limits: whole.limits, ..LocalSubsystem::default() };
         own.namespaces.resize_with(whole.namespaces.len(), || None);
-        for (nsid, _) in configured.seen_by(host.as_str()) {
+        for (nsid, _) in configured.active_for(host.as_str()) {
             if let Some(place) = own.namespaces.get_mut(nsid as usize) {
                 *place = whole.namespace(nsid).cloned();
             }
@@ -399,22 +400,27 @@ impl Core {
         }
     }
 
-    /// Keeps the sender until the ops have left their devices that came by those of the paths that refuse commands by
-    /// now.
+    /// Keeps the sender until the ops that leave have left their devices.
     pub fn await_departure(
         &mut self,
-        paths: Paths,
+        leaving: &Leaving,
         left: mpsc::Sender<()>,
         controller_of: impl Fn(Token) -> Option<Arc<Controller>>,
     ) {
-        let is_refused = |tag: usize, flight: &Flight| {
-            let controller = self.late.get(&tag).cloned().or_else(|| controller_of(flight.connection));
-            let controller = controller.filter(|controller| paths.include(controller));
-            let open = self.channels.get(flight.channel);
-            controller.zip(open).is_some_and(|(controller, open)| self.refusal(&controller, open.uid).is_some())
+        let is_meant = |controller: &Controller, device_uid: u64| match leaving {
+            Leaving::Paths(paths) => paths.include(controller) && self.refusal(controller, device_uid).is_some(),
+            Leaving::Hosts { subsystem, device, hosts } => {
+                controller.service == Service::Subsystem(*subsystem)
+                    && *device == device_uid
+                    && hosts.contains(controller.host_nqn.as_str())
+            }
         };
-        let tags: Vec<usize> =
-            self.flights.iter().filter(|(tag, it)| is_refused(*tag, it)).map(|(tag, _)| tag).collect();
+        let leaves = |tag: usize, flight: &Flight| {
+            let controller = self.late.get(&tag).cloned().or_else(|| controller_of(flight.connection));
+            let open = self.channels.get(flight.channel);
+            controller.zip(open).is_some_and(|(controller, open)| is_meant(&controller, open.uid))
+        };
+        let tags: Vec<usize> = self.flights.iter().filter(|(tag, it)| leaves(*tag, it)).map(|(tag, _)| tag).collect();
         if !tags.is_empty() {
             self.awaiting.push((Arc::new(left), tags));
         }

@@ -6,12 +6,12 @@ use super::admin::{ABORTS_LESS_ONE, EVENT_REQUESTS_LESS_ONE};
 use super::configuration::{Namespace, Subsystem};
 use super::controller::{Controller, Service};
 use super::core::Core;
-use super::{ana, copy, errors, fused, io_command, logs};
+use super::{ana, copy, errors, fused, io_command, logs, management};
 use crate::identity::Machine;
 use crate::spec::reservation::rescap;
 use crate::spec::{
     Command, DISCOVERY_NQN, Identify, IdentifyController, IdentifyNamespace, LbaFormat, Nqn, Status, Text, cns,
-    feature, namespace_list, property,
+    controller_list, feature, namespace_list, oacs, property,
 };
 
 /// The structure that an Identify command asks for.
@@ -40,8 +40,12 @@ pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command)
             if command.nsid >= 0xffff_fffe {
                 return Err(Status::INVALID_NAMESPACE.do_not_retry());
             }
-            let seen = subsystem.seen_by(controller.host_nqn.as_str());
-            Ok(namespace_list(seen.map(|(nsid, _)| nsid), command.nsid).to_vec())
+            let active = subsystem.active_for(controller.host_nqn.as_str());
+            Ok(namespace_list(active.map(|(nsid, _)| nsid), command.nsid).to_vec())
+        }
+        // Without a namespace: what they have in common, the formats of new ones.
+        cns::NAMESPACE if command.nsid == u32::MAX && subsystem.is_managed_by(&controller.host_nqn) => {
+            Ok(management::common_namespace().write().to_vec())
         }
         cns::NAMESPACE => match active(subsystem, controller, command.nsid)? {
             Some(it) => Ok(namespace(core, controller, it).write().to_vec()),
@@ -73,12 +77,69 @@ pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command)
             page[14] = 1; // NSTAT: ready
             Ok(page)
         }
+        cns::ALLOCATED_NAMESPACES
+        | cns::ALLOCATED_NAMESPACE
+        | cns::ATTACHED_CONTROLLERS
+        | cns::CONTROLLERS
+        | cns::ALLOCATED_NAMESPACES_CSI
+            if subsystem.is_managed_by(&controller.host_nqn) =>
+        {
+            managed(core, controller, subsystem, command.nsid, &asked)
+        }
         _ => Err(invalid),
     }
 }
 
-/// The namespace under a valid number; `None` if there is none that the controller's host sees.
+/// The structures that hosts get which may manage namespaces (sections 5.17.2.10 to 5.17.2.13). The allocated
+/// namespaces are those that the host sees.
+///
+/// # Errors
+/// Invalid Field for other command sets, and for the controllers of a namespace that is not allocated; Invalid
+/// Namespace for numbers that no namespace can have.
+fn managed(
+    core: &Core,
+    controller: &Controller,
+    subsystem: &Subsystem,
+    nsid: u32,
+    asked: &Identify,
+) -> Result<Vec<u8>, Status> {
+    let service = controller.service;
+    let controllers_of = |has_it: &dyn Fn(&str) -> bool| {
+        let controllers = core.shared.controllers();
+        let mine = controllers.iter().filter(|it| it.service == service && has_it(it.host_nqn.as_str()));
+        controller_list(mine.map(|it| it.id), asked.cntid).to_vec()
+    };
+    match asked.cns {
+        cns::CONTROLLERS => Ok(controllers_of(&|_| true)),
+        cns::ATTACHED_CONTROLLERS => {
+            let it = allocated(subsystem, controller, nsid)?.ok_or(Status::INVALID_FIELD.do_not_retry())?;
+            Ok(controllers_of(&|host| it.spec.is_active_for(host)))
+        }
+        cns::ALLOCATED_NAMESPACE => {
+            let it = allocated(subsystem, controller, nsid)?;
+            Ok(it.map_or(vec![0; 4096], |it| namespace(core, controller, it).write().to_vec()))
+        }
+        cns::ALLOCATED_NAMESPACES_CSI if asked.csi != 0 => Err(Status::INVALID_FIELD.do_not_retry()),
+        _ if nsid >= 0xffff_fffe => Err(Status::INVALID_NAMESPACE.do_not_retry()),
+        _ => {
+            let seen = subsystem.seen_by(controller.host_nqn.as_str());
+            Ok(namespace_list(seen.map(|(nsid, _)| nsid), nsid).to_vec())
+        }
+    }
+}
+
+/// The namespace under a valid number; `None` if none is active for the controller's host.
 fn active<'a>(subsystem: &'a Subsystem, controller: &Controller, nsid: u32) -> Result<Option<&'a Namespace>, Status> {
+    let namespace = allocated(subsystem, controller, nsid)?;
+    Ok(namespace.filter(|namespace| namespace.spec.is_active_for(controller.host_nqn.as_str())))
+}
+
+/// The namespace under a valid number, attached or not; `None` if there is none that the controller's host sees.
+fn allocated<'a>(
+    subsystem: &'a Subsystem,
+    controller: &Controller,
+    nsid: u32,
+) -> Result<Option<&'a Namespace>, Status> {
     if nsid == 0 || nsid > subsystem.spec.max_namespaces {
         return Err(Status::INVALID_NAMESPACE.do_not_retry());
     }
@@ -180,6 +241,7 @@ fn discovery_controller(core: &Core, controller: &Controller) -> Vec<u8> {
 fn io_controller(core: &Core, controller: &Controller, subsystem: &Subsystem) -> Vec<u8> {
     let options = &core.configuration.options;
     let seen = subsystem.seen_by(controller.host_nqn.as_str());
+    let may_manage = subsystem.is_managed_by(&controller.host_nqn);
     let bytes: u128 = seen.map(|(_, namespace)| u128::from(namespace.entry.device.bytes())).sum();
     let reports_ana = subsystem.spec.ana_reporting;
     let groups = if reports_ana { subsystem.spec.max_namespaces } else { 0 };
@@ -189,6 +251,7 @@ fn io_controller(core: &Core, controller: &Controller, subsystem: &Subsystem) ->
         cmic: 0b11 | if reports_ana { 1 << 3 } else { 0 },
         cntrltype: 1,
         oaes: feature::EVENT_NAMESPACE | if reports_ana { feature::EVENT_ANA } else { 0 },
+        oacs: if may_manage { oacs::NAMESPACE_MANAGEMENT } else { 0 },
         lpa: 0b110,
         elpe: errors::ENTRIES_LESS_ONE,
         wctemp: logs::WARNING_KELVINS,

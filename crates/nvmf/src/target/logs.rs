@@ -7,8 +7,8 @@ use super::configuration::SecureChannel;
 use super::connection::Connection;
 use super::controller::{Controller, Service};
 use super::core::Core;
-use super::io_command;
 use super::transport::Transport;
+use super::{io_command, management};
 use crate::spec::ana::GROUPS_ONLY;
 use crate::spec::log::{self, DiscoveryEntry, DiscoveryHeader, Effects, Firmware, Smart};
 use crate::spec::opcode::{admin, io};
@@ -65,7 +65,8 @@ pub(super) fn page(
             Ok(controller.lock().notices.page(asked.retain).write().to_vec())
         }
         (log::EFFECTS, Service::Subsystem(_)) => {
-            Ok(effects(core.configuration.options.hidden_commands).write().to_vec())
+            let may_manage = management::may_manage(core, controller);
+            Ok(effects(core.configuration.options.hidden_commands, may_manage).write().to_vec())
         }
         // Base specification 2.0 with ECN 110, section 5.16.
         _ => Err(Status::INVALID_LOG_PAGE.do_not_retry()),
@@ -79,7 +80,7 @@ pub(super) fn page(
 fn ana(core: &Core, subsystem: u64, controller: &Controller, groups_only: bool) -> Result<Vec<u8>, Status> {
     let states = core.ana(controller).ok_or(Status::INVALID_LOG_PAGE.do_not_retry())?;
     let subsystem = core.configuration.subsystems.iter().filter(|it| it.uid == subsystem);
-    let seen = subsystem.flat_map(|subsystem| subsystem.seen_by(controller.host_nqn.as_str()));
+    let seen = subsystem.flat_map(|subsystem| subsystem.active_for(controller.host_nqn.as_str()));
     let before = controller.lock().ana_changes_before;
     Ok(states.page(seen.map(|(nsid, namespace)| (nsid, namespace.spec.ana_group)), groups_only, before))
 }
@@ -99,7 +100,7 @@ fn smart(core: &Core, subsystem: u64, controller: &Controller) -> Vec<u8> {
     core.publish_work();
     let (mut read, mut written) = (0u128, 0u128);
     let namespaces = core.configuration.subsystems.iter().filter(|other| other.uid == subsystem);
-    for (_, namespace) in namespaces.flat_map(|subsystem| subsystem.seen_by(controller.host_nqn.as_str())) {
+    for (_, namespace) in namespaces.flat_map(|subsystem| subsystem.active_for(controller.host_nqn.as_str())) {
         let work = core.shared.work.on(namespace.entry.uid);
         page.host_reads += u128::from(work.reads);
         page.host_writes += u128::from(work.writes);
@@ -112,7 +113,7 @@ fn smart(core: &Core, subsystem: u64, controller: &Controller) -> Vec<u8> {
     page.write().to_vec()
 }
 
-fn effects(hidden_commands: u16) -> Effects {
+fn effects(hidden_commands: u16, may_manage: bool) -> Effects {
     let mut effects = Effects::default();
     for opcode in [
         admin::GET_LOG_PAGE,
@@ -124,6 +125,11 @@ fn effects(hidden_commands: u16) -> Effects {
         admin::KEEP_ALIVE,
     ] {
         effects.admin[usize::from(opcode)] = Effects::SUPPORTED;
+    }
+    if may_manage {
+        for opcode in [admin::NAMESPACE_MANAGEMENT, admin::NAMESPACE_ATTACHMENT] {
+            effects.admin[usize::from(opcode)] = Effects::SUPPORTED | Effects::CHANGES_INVENTORY;
+        }
     }
     for row in io_command::TABLE.iter().filter(|row| row.oncs & hidden_commands == 0) {
         effects.io[usize::from(row.opcode)] = row.effects();

@@ -8,8 +8,9 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::Error;
 use super::auth::Examination;
-use super::configuration::{Configuration, Paths};
+use super::configuration::{Configuration, Leaving};
 use super::gate::Fence;
+use super::management::Managed;
 use super::reservations::{Answered, Eviction};
 use super::stats::{ReactorReport, StatsChange};
 use super::transport::Moving;
@@ -50,8 +51,10 @@ pub(super) enum Message {
     Reserved(Answered),
     /// Abort the commands of these hosts on a namespace.
     Evict(Arc<Eviction>),
-    /// Keep the sender until the ops in devices have ended that came by those of the paths that refuse commands by now.
-    Depart(Paths, mpsc::Sender<()>),
+    /// Keep the sender until the ops that leave have left their devices.
+    Depart(Leaving, mpsc::Sender<()>),
+    /// A command that manages namespaces has been carried out.
+    Managed(Managed),
     /// Keep the fence until the changes of its range that are in the device have ended.
     Fence(Arc<Fence>),
     /// All reactors have done so: the command in that slot, which holds the range, goes on.

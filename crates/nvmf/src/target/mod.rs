@@ -33,6 +33,7 @@ mod limited;
 mod live;
 mod logs;
 mod mailbox;
+mod management;
 mod options;
 mod pacing;
 mod pages;
@@ -47,6 +48,7 @@ mod turns;
 mod vital;
 mod work;
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
@@ -56,8 +58,9 @@ use std::time::{Duration, Instant};
 pub use crate::device::{Error, ErrorKind};
 use auth::Examiner;
 pub use auth::{Authenticator, Channel, Closed, Exchange, ExchangeState, Proof};
-pub use configuration::{CommandLimits, NamespaceSpec, Referral, SecureChannel, SubsystemSpec, Visibility};
+pub use configuration::{CommandLimits, Detached, NamespaceSpec, Referral, SecureChannel, SubsystemSpec, Visibility};
 pub use latencies::{GRANULARITY, Latencies};
+pub use management::{AttachmentRequest, NamespaceManager};
 pub use options::{Limits, Options};
 pub use stats::{
     ControllerInfo, DeviceInfo, DeviceStats, HostStats, PacerDevice, PacerStats, QueueInfo, ReactorStats, Stats,
@@ -68,9 +71,10 @@ use crate::device::{DeviceSpec, Fault, Latency};
 use crate::spec::ana::AnaState;
 use crate::spec::reservation::{HostId, Notice};
 use crate::spec::{AsyncEvent, Nqn};
-use configuration::{ChangedNamespace, ChangedPaths, Configuration};
+use configuration::{Audience, ChangedNamespace, ChangedPaths, Configuration, Leaving};
 use controller::{Controllers, Service};
 use mailbox::{Mailbox, Message};
+use management::Management;
 use reactor::Reactor;
 use reservations::Registrar;
 use security::Security;
@@ -84,13 +88,13 @@ pub use crate::spec::DISCOVERY_NQN;
 /// Connections that the kernel may hold for a listener before the target accepts them.
 const BACKLOG: i32 = 4096;
 
-/// The ops that devices have of paths which refuse commands by now.
+/// The ops that devices have of paths which refuse commands by now, or of hosts that have a namespace detached by now.
 #[must_use = "without `wait`, an op of the path may end after the call"]
 pub struct Departure(mpsc::Receiver<()>);
 
 impl Departure {
-    /// Waits until the last of the ops has left its device: nothing that a host writes over another path from now on
-    /// is overtaken by them. Waits for as long as a device takes.
+    /// Waits until the last of the ops has left its device: nothing that a host writes in another way from now
+    /// on is overtaken by them. Waits for as long as a device takes.
     pub fn wait(self) {
         // Each reactor drops its sender when it has none of the ops any more.
         let _ = self.0.recv();
@@ -115,6 +119,7 @@ struct Shared {
     security: Security,
     examiner: Examiner,
     registrar: Registrar,
+    management: Management,
     stragglers: Stragglers,
     work: Published,
     mailboxes: Vec<Mailbox>,
@@ -318,6 +323,7 @@ impl Target {
             security: Security::default(),
             examiner: Examiner::default(),
             registrar: Registrar::default(),
+            management: Management::default(),
             stragglers: Stragglers::default(),
             work: Published::new(options.reactors),
             mailboxes,
@@ -411,13 +417,13 @@ impl Target {
         *current = new;
         drop(current);
         if discovery_changed {
-            self.raise(Service::Discovery, &Visibility::All, AsyncEvent::DISCOVERY_CHANGED, &[]);
+            self.raise(Service::Discovery, &Audience::default(), AsyncEvent::DISCOVERY_CHANGED, &[]);
         }
         Ok(result)
     }
 
     /// Tells those hosts of a service that something happened.
-    fn raise(&self, service: Service, to: &Visibility, event: AsyncEvent, namespaces: &[u32]) {
+    fn raise(&self, service: Service, to: &Audience, event: AsyncEvent, namespaces: &[u32]) {
         let controllers = self.shared.controllers();
         let told = |controller: &&Arc<controller::Controller>| {
             controller.service == service && to.includes(controller.host_nqn.as_str())
@@ -428,26 +434,32 @@ impl Target {
     }
 
     fn namespaces_changed(&self, namespaces: &[ChangedNamespace]) {
-        for ChangedNamespace { subsystem, nsid, visibility } in namespaces {
-            self.raise(Service::Subsystem(*subsystem), visibility, AsyncEvent::NAMESPACE_CHANGED, &[*nsid]);
+        for ChangedNamespace { subsystem, nsid, hosts } in namespaces {
+            self.raise(Service::Subsystem(*subsystem), hosts, AsyncEvent::NAMESPACE_CHANGED, &[*nsid]);
         }
     }
 
     /// Tells the hosts of paths that these have changed. Returns the ops that devices have of those paths which refuse
     /// commands by now.
     fn paths_changed(&self, changed: ChangedPaths) -> Departure {
-        let ChangedPaths { paths, visibilities } = changed;
-        let (left, departure) = mpsc::channel();
-        for mailbox in &self.shared.mailboxes {
-            mailbox.send(Message::Depart(paths, left.clone()));
-        }
+        let ChangedPaths { paths, audiences } = changed;
+        let departure = self.departure(Leaving::Paths(paths));
         let controllers = self.shared.controllers();
         let is_told = |controller: &&Arc<controller::Controller>| {
             paths.include(controller)
-                && visibilities.iter().any(|visibility| visibility.includes(controller.host_nqn.as_str()))
+                && audiences.iter().any(|audience| audience.includes(controller.host_nqn.as_str()))
         };
         for controller in controllers.iter().filter(is_told) {
             self.shared.raise(controller, AsyncEvent::ANA_CHANGED, &[]);
+        }
+        departure
+    }
+
+    /// The ops that devices have and that leave.
+    fn departure(&self, leaving: Leaving) -> Departure {
+        let (left, departure) = mpsc::channel();
+        for mailbox in &self.shared.mailboxes {
+            mailbox.send(Message::Depart(leaving.clone(), left.clone()));
         }
         Departure(departure)
     }
@@ -637,6 +649,7 @@ impl Target {
             ana_states: subsystem.ana.iter().map(|(address, states)| (*address, states.states().collect())).collect(),
             secured: subsystem.listeners.iter().filter(|it| configuration.secured.contains_key(it)).copied().collect(),
             hosts: subsystem.hosts.iter().map(ToString::to_string).collect(),
+            managers: subsystem.managers.iter().map(ToString::to_string).collect(),
             controllers: of(subsystem.uid).collect(),
         };
         configuration.subsystems.iter().map(info).collect()
@@ -674,6 +687,40 @@ impl Target {
         let changed = self.change(|configuration| configuration.show_namespace(nqn, nsid, host_nqn, shows))?;
         self.namespaces_changed(changed.as_slice());
         Ok(())
+    }
+
+    /// Attaches a namespace to hosts, or detaches it, for all of their controllers from now on, and tells the hosts
+    /// that see the namespace. A namespace that is detached from a host is inactive for it: the host's commands that no
+    /// device has by then fail.
+    ///
+    /// # Errors
+    /// `NotFound` (subsystem or namespace); `Invalid` for an NQN against the standard; `Full` if the namespace is
+    /// detached from too many hosts.
+    pub fn attach_namespace(
+        &self,
+        nqn: &str,
+        nsid: u32,
+        host_nqns: &BTreeSet<String>,
+        attaches: bool,
+    ) -> Result<Departure, Error> {
+        let change = |new: &mut Configuration| new.attach_namespace(nqn, nsid, host_nqns, attaches);
+        let (changed, leaving) = self.change(change)?;
+        self.namespaces_changed(&changed);
+        Ok(self.departure(leaving))
+    }
+
+    /// Lets a host manage the namespaces of a subsystem (Base specification 2.0, section 8.12), or stops that. A host
+    /// that is connected learns of it with its next controller. Returns true if that changes anything.
+    ///
+    /// # Errors
+    /// `NotFound` (the subsystem); `Invalid` for an NQN against the standard.
+    pub fn set_manager(&self, nqn: &str, host_nqn: &str, may_manage: bool) -> Result<bool, Error> {
+        self.change(|configuration| configuration.set_manager(nqn, host_nqn, may_manage))
+    }
+
+    /// Sets the end of commands that manage namespaces; without it, they fail.
+    pub fn set_namespace_manager(&self, manager: Arc<dyn NamespaceManager>) {
+        self.shared.management.set(manager);
     }
 
     /// Sets the ANA state of a group of namespaces, or of all groups, on one listener, and tells the hosts that came in

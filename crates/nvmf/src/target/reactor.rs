@@ -698,10 +698,16 @@ impl Reactor {
                 }
             }
             Message::Evict(eviction) => self.evict(eviction),
-            Message::Depart(paths, left) => {
+            Message::Managed(answer) => {
+                let (index, queue) = (answer.queue.index as usize, answer.queue);
+                if let Some(connection) = self.connections.get_mut(index).filter(|it| it.token == queue) {
+                    connection.respond(&mut self.core, answer.cid, answer.status, 0);
+                }
+            }
+            Message::Depart(leaving, left) => {
                 let connections = &self.connections;
                 let of = |token: Token| connections.get(token.index as usize).filter(|it| it.token == token);
-                self.core.await_departure(paths, left, |token| of(token).and_then(|it| it.controller.clone()));
+                self.core.await_departure(&leaving, left, |token| of(token).and_then(|it| it.controller.clone()));
             }
             Message::Fence(fence) => self.core.await_changes(fence),
             Message::Fenced { queue, slot, hold } => {

@@ -299,6 +299,8 @@ pub struct SubsystemInfo {
     pub secured: Vec<SocketAddr>,
     /// The NQNs of the hosts in the subsystem's list.
     pub hosts: Vec<String>,
+    /// The NQNs of the hosts that may manage namespaces.
+    pub managers: Vec<String>,
     /// The subsystem's controllers.
     pub controllers: Vec<ControllerInfo>,
 }

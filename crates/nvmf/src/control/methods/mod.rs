@@ -112,6 +112,8 @@ pub(super) fn patience(name: &str, given: Option<&Value>) -> Duration {
     bdev::patience(name, given).unwrap_or_default()
 }
 
+pub(super) use nvmf::namespace::attach;
+
 /// SPDK's methods that do not exist here, and why.
 pub(super) fn absent() -> &'static [(&'static str, &'static str)] {
     absent::METHODS

@@ -66,7 +66,7 @@ impl Connection {
         if data_bytes > ADMIN_CAPSULE_BYTES {
             return Err(Breach::TooMuchData { bytes: data_bytes });
         }
-        let usable = admin::data_from_host(self, command);
+        let usable = admin::data_from_host(self, core, command);
         if usable > 0 && self.exchange.is_some() && self.admin_transfers() > 0 {
             // A host that authenticates sends one message at a time: a guest holds memory for no more.
             self.respond(core, command.cid, Status::COMMAND_INTERRUPTED, 0);

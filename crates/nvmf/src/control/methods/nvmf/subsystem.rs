@@ -159,10 +159,14 @@ fn describe(state: &State, subsystem: &SubsystemInfo, devices: &[DeviceInfo]) ->
             object["no_auto_visible"] = json!(true);
             object["hosts"] = hosts.iter().map(|nqn| json!({ "nqn": nqn })).collect();
         }
+        let detached: Vec<Value> = namespace.detached.hosts().map(|nqn| json!({ "nqn": nqn })).collect();
+        if !detached.is_empty() {
+            object["detached_hosts"] = json!(detached);
+        }
         object
     };
     let spec = &subsystem.spec;
-    json!({
+    let mut object = json!({
         "nqn": spec.nqn,
         "subtype": "NVMe",
         "listen_addresses": subsystem.listeners.iter().map(address_of).collect::<Vec<_>>(),
@@ -178,5 +182,9 @@ fn describe(state: &State, subsystem: &SubsystemInfo, devices: &[DeviceInfo]) ->
         "wzsl": spec.command_limits.zeroed_pages_log2,
         "max_cntlid": spec.controller_ids.map_or(65_519, |(_, last)| last),
         "namespaces": subsystem.namespaces.iter().map(namespace).collect::<Vec<_>>()
-    })
+    });
+    if !subsystem.managers.is_empty() {
+        object["ns_managers"] = subsystem.managers.iter().map(|nqn| json!({ "nqn": nqn })).collect();
+    }
+    object
 }
