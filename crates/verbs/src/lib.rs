@@ -5,11 +5,13 @@
 //! stack                           the interface of both stacks; work, region: its vocabulary
 //! rdma ─► library, abi, numbers   rdma-core: safe types over the C interface
 //! double                          a fabric in memory, for tests without RDMA
+//! either                          one of the two, chosen at run time
 //! ```
 
 #[allow(missing_docs, reason = "the headers document the fields, which have the same names here")]
 pub mod abi;
 pub mod double;
+pub mod either;
 mod error;
 mod library;
 pub mod numbers;
@@ -18,6 +20,7 @@ mod region;
 pub mod stack;
 pub mod work;
 
+pub use either::Either;
 pub use error::Error;
 pub use library::{Library, library};
 pub use rdma::Rdma;

@@ -2,13 +2,20 @@
 
 mod both;
 
-use verbs::Verbs;
+use verbs::{Either, Verbs};
 use verbs::double::Fabric;
 use verbs::stack::Event;
 
 #[test]
 fn the_fabric_in_memory_keeps_the_rules_of_both_stacks() {
     both::everything(&Fabric::default(), "127.0.0.1:0".parse().expect("an address"));
+}
+
+/// The stack that is chosen at run time passes every call on.
+#[test]
+fn either_stack_keeps_the_rules_of_both() {
+    let stack = Either::Fabric(Fabric::default());
+    both::everything(&stack, "127.0.0.1:0".parse().expect("an address"));
 }
 
 /// A listener hears that the device goes.
