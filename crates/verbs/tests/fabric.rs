@@ -2,9 +2,9 @@
 
 mod both;
 
-use verbs::{Either, Verbs};
 use verbs::double::Fabric;
 use verbs::stack::Event;
+use verbs::{Either, Verbs};
 
 #[test]
 fn the_fabric_in_memory_keeps_the_rules_of_both_stacks() {
