@@ -18,6 +18,8 @@
 #                Their programs run by `newer NAME` in the guest, with their own libraries
 #   RIG_DISKS    files that are disks of the guest (with RIG_MODULES=virtio_blk): their names are the serial numbers
 #   RIG_QEMU     more arguments for QEMU: RIG_QEMU="-device nvme,serial=1,drive=d -drive file=D,format=raw,if=none,id=d"
+#   RIG_RDMA     1: the guest has an RDMA device rxe0 on eth0 (Soft-RoCE), rdma-core with its driver, and with Debian 13
+#                and 14 the kernel's host and target over RDMA, which meet at 10.0.2.15
 #   RIG_FORWARD  PORT: connections to 127.0.0.1:PORT of this machine go to port 4420 of the guest
 #   RIG_ACCEL    kvm; or tcg, software emulation, which works everywhere; by default kvm where /dev/kvm opens and the
 #                processor virtualizes
@@ -28,8 +30,9 @@
 # written to the rig's standard input come to SCRIPT on /dev/ttyS0, so that it can wait for what happens outside.
 #
 # Nothing is installed or changed on this machine but the cache.
-# Needs of Debian: qemu-system-x86 busybox-static kmod cpio, and xz-utils for Debian 13 and 14; downloads
-# linux-image-cloud-amd64, or linux-image-amd64 of Debian 13 or 14 from the same archive as this machine's packages.
+# Needs of Debian: qemu-system-x86 busybox-static kmod cpio, xz-utils for Debian 13 and 14, and for RIG_RDMA iproute2,
+# librdmacm1 and ibverbs-providers; downloads linux-image-cloud-amd64, or linux-image-amd64 of Debian 13 or 14 from the
+# same archive as this machine's packages.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -42,6 +45,16 @@ for program in qemu-system-x86_64 depmod modprobe cpio apt-get dpkg-deb; do
 done
 [ -x /bin/busybox ] || refuse "/bin/busybox is not installed (Debian package busybox-static)"
 for program in "${@:2}"; do [ -f "$program" ] || refuse "$program: no such program"; done
+rdma=()
+if [ -n "${RIG_RDMA:-}" ]; then
+  # A program that uses rdma-core opens these libraries and the driver, which the file names, by itself.
+  libraries=/usr/lib/$(uname -m)-linux-gnu
+  rdma=("$(command -v rdma || true)" "$libraries"/libibverbs.so.1 "$libraries"/librdmacm.so.1
+    "$libraries"/libibverbs/librxe-*.so /etc/libibverbs.d/rxe.driver)
+  for file in "${rdma[@]}"; do
+    [ -f "$file" ] || refuse "${file:-rdma} is not installed (Debian packages iproute2, librdmacm1, ibverbs-providers)"
+  done
+fi
 
 # A KVM without vmx or svm below it emulates the kernel's mode itself: kernels of Debian do not boot in it.
 find_accelerator() { grep -qwE 'vmx|svm' /proc/cpuinfo && (: <> /dev/kvm) 2> /dev/null && echo kvm || echo tcg; }
@@ -153,6 +166,8 @@ case $debian in
   13 | 14) modules+=(nvmet-tcp null_blk loop hmac sha256_generic sha512_generic dh_generic) ;;
   *) modules+=(crc32c-intel) ;;
 esac
+# Soft-RoCE computes its checksums by crc32_generic.
+[ ${#rdma[@]} = 0 ] || modules+=(crc32_generic rdma_rxe ib_uverbs rdma_ucm nvme-rdma nvmet-rdma)
 for module in "${modules[@]}"; do
   # A module may be built into one kernel and not into the other.
   { modprobe -d "$cache" -S "$release" --show-depends "$module" 2> /dev/null || true; } | awk '/^insmod/ {print $2}'
@@ -162,7 +177,7 @@ while read -r module; do
   case $module in *.xz) xz -dc "$module" > "$root/modules/$name" ;; *) cp "$module" "$root/modules/" ;; esac
   echo "$name"
 done < "$work/modules" > "$root/modules/order"
-for program in "${@:2}"; do
+for program in "${@:2}" "${rdma[@]}"; do
   install -D "$program" "$root$program"
   { ldd "$program" 2> /dev/null || true; } | sed -n 's|^[^/]*\(/[^ ]*\).*|\1|p' | while read -r library; do
     [ -f "$root$library" ] || install -D "$library" "$root$library"
@@ -191,6 +206,7 @@ mount -t tmpfs run /run; mkdir -p /dev/shm /var; mount -t tmpfs shm /dev/shm; ln
 for module in $(cat /modules/order); do insmod "/modules/$module" 2> /tmp/insmod || echo "guest: $module: $(cat /tmp/insmod)"; done
 ip link set lo up; ip link set eth0 up; ip addr add 10.0.2.15/24 dev eth0; ip route add default via 10.0.2.2
 [ ! -d /sys/kernel/config ] || mount -t configfs configfs /sys/kernel/config
+[ ! -d /sys/module/rdma_rxe ] || rdma link add rxe0 type rxe netdev eth0
 echo guest-begins
 sh /script < /dev/null
 echo "guest-exit-status $?"

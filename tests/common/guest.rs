@@ -21,7 +21,7 @@ says() { what=$1; shift; try "$@"; grep -qE -- "$what" /tmp/said || { cat /tmp/s
 outside() { echo "outside: $*"; read -r answer < /dev/ttyS0; [ "$answer" = done ] || failed "outside: $*: $answer"; }
 # Waits until a command succeeds.
 wait_for() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 3000 ] || failed "waited for: $*"; usleep 100000; done; }
-# Makes Linux a target of a disk of 32 MiB. Hosts reach the target from open_port to close_port.
+# Makes Linux a target of a disk of 32 MiB over this transport (tcp). Hosts reach it from open_port to close_port.
 make_target() {
   cd /sys/kernel/config/nvmet
   truncate -s 32M /tmp/disk
@@ -30,7 +30,7 @@ make_target() {
   echo 1 > $here/namespaces/1/buffered_io
   echo /tmp/disk > $here/namespaces/1/device_path && echo 1 > $here/namespaces/1/enable || failed 'no namespace'
   mkdir ports/1
-  echo tcp > ports/1/addr_trtype; echo ipv4 > ports/1/addr_adrfam
+  echo ${1:-tcp} > ports/1/addr_trtype; echo ipv4 > ports/1/addr_adrfam
   echo 10.0.2.15 > ports/1/addr_traddr; echo 4420 > ports/1/addr_trsvcid
 }
 open_port() { ln -s /sys/kernel/config/nvmet/$here ports/1/subsystems/$SUBSYSTEM || failed 'no port'; }
@@ -118,8 +118,25 @@ pub fn device_guest(directory: &Path, devices: &str, modules: &str, script: &str
     start(guest, directory, 0, &format!("PLIMSOLL={program}\n{script}"), |order| panic!("{order}"))
 }
 
+/// The beginning of scripts with an RDMA device: hosts and targets meet in the guest, at the address of the device.
+/// `rdma_device` makes the device anew, after `rdma link delete rxe0`.
+const RDMA_PRELUDE: &str = r#"
+PORT=4420 AT='-t rdma -a 10.0.2.15 -s 4420'
+rdma_device() { try rdma link add rxe0 type rxe netdev eth0; }
+says 'state ACTIVE' rdma link show rxe0/1
+"#;
+
+/// A guest of Debian 13 with the RDMA device rxe0 (Soft-RoCE) at 10.0.2.15, in which the kernel is a host
+/// (`connect`) and a target (`make_target rdma`) over RDMA. Plimsoll is there as `$PLIMSOLL`, and so are these programs
+/// of this machine. `outside` does what the script asks for.
+pub fn rdma_guest(directory: &Path, programs: &[&str], script: &str, outside: impl FnMut(&str)) -> String {
+    let plimsoll = env!("CARGO_BIN_EXE_plimsoll");
+    let guest = Guest { debian: "13", rdma: true, program: Some(plimsoll), programs, ..Guest::default() };
+    start(guest, directory, 0, &format!("PLIMSOLL={plimsoll}\n{RDMA_PRELUDE}{script}"), outside)
+}
+
 /// The rig's guest: the release of Debian that its kernel is of, packages of Debian 13, and the port of this machine
-/// that leads to its port 4420; devices, modules and a program that it has beside those of all guests.
+/// that leads to its port 4420; devices, modules and programs that it has beside those of all guests, RDMA among them.
 #[derive(Default)]
 struct Guest<'a> {
     debian: &'a str,
@@ -128,14 +145,16 @@ struct Guest<'a> {
     devices: &'a str,
     modules: &'a str,
     program: Option<&'a str>,
+    programs: &'a [&'a str],
+    rdma: bool,
 }
 
 fn start(guest: Guest, directory: &Path, port: u16, script: &str, mut outside: impl FnMut(&str)) -> String {
     let head = format!("PORT={port} AT='-t tcp -a 10.0.2.2 -s {port}' SUBSYSTEM={NQN}\n{PRELUDE}");
     let script = file(directory, "guest.sh", format!("{head}{script}"));
     let mut rig = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/rigs/nvme-kernel-client.sh"));
-    rig.arg(script).args(PROGRAMS.iter().filter_map(|name| path_of(name)));
-    rig.args(guest.program).env("RIG_QEMU", guest.devices);
+    rig.arg(script).args(PROGRAMS.iter().chain(guest.programs).filter_map(|name| path_of(name)));
+    rig.args(guest.program).env("RIG_QEMU", guest.devices).envs(guest.rdma.then_some(("RIG_RDMA", "1")));
     rig.env("RIG_MODULES", format!("ext4 crc32c_generic {}", guest.modules))
         .env("TMPDIR", directory)
         .env("RIG_DEBIAN", guest.debian);
