@@ -62,6 +62,7 @@ const DIRECT: &[&str] = &[
     "direct_then_unknown rooted",
     "direct_then_unknown taken",
     "registered_by_a_request",
+    "registered_by_a_call",
     "spliced_by_a_ring",
     "registered_files",
     "all_numbers_are_the_programs",

@@ -67,7 +67,7 @@ holes! {
     paths_off_the_lanes: ["direct_then_unknown bound", "direct_then_unknown rooted"], "", "not seen to open";
     moved_by_rings: ["spliced_by_a_ring"], "", "io_uring";
     limits: ["all_numbers_are_the_programs"], "", "no file descriptors left";
-    files_of_rings: ["registered_files", "registered_by_a_request"], "", "not seen to open";
+    files_of_rings: ["registered_files", "registered_by_a_request", "registered_by_a_call"], "", "not seen to open";
     buffered_reads: [
         "buffered_reads_beside opened", "buffered_reads_beside sent", "buffered_reads_beside ring",
         "buffered_reads_beside stream", "buffered_reads_beside bound", "buffered_reads_beside rooted", "buffered_reads_beside taken", "buffered_reads_beside_memory", "buffered_reads_of_a_stale_number"

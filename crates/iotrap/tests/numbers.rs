@@ -4,7 +4,7 @@
 mod common;
 use common::{Volume, compile, skipped, succeed, text};
 
-const KINDS: [&str; 27] = [
+const KINDS: [&str; 37] = [
     "open",
     "direct",
     "socket",
@@ -32,6 +32,16 @@ const KINDS: [&str; 27] = [
     "large_messages",
     "shm_open",
     "openpty",
+    "forkpty",
+    "ioctl",
+    "mq_open",
+    "setmntent",
+    "open_tree",
+    "fsopen",
+    "fspick",
+    "fsmount",
+    "ring_call",
+    "ring_number",
 ];
 
 /// Counts the descriptors of each kind in both runs.

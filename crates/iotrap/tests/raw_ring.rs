@@ -1,5 +1,5 @@
-//! io_urings that programs make by system calls: by syscall(2), and with `--raw` by inline calls. Each program runs
-//! without the library, with it, with asynchronous libaio, and with `--raw`.
+//! io_urings that programs make by system calls: by syscall(2), by liburing's functions of the same names, and with
+//! `--raw` by inline calls. Each program runs without the library, with it, with asynchronous libaio, and with `--raw`.
 
 mod common;
 use common::{Counted, Volume, compile, skipped, succeed, text};
@@ -32,6 +32,7 @@ fn holds(name: &str) -> Option<[Counted; 2]> {
     run(&[name], &["IOTRAP_ASYNC"]);
     run(&[name, "inline"], &[]);
     run(&[name], &["IOTRAP_RAW", "IOTRAP_ASYNC"]);
+    run(&[name, "liburing"], &["IOTRAP_ASYNC"]);
     let counted = run(&[name], &[]);
     Some(if cfg!(target_arch = "x86_64") {
         [counted, run(&[name, "inline"], &["IOTRAP_RAW"])]
@@ -49,6 +50,7 @@ fn all_lanes(counted: &Counted) {
 fn reads_and_writes() {
     let Some(counted) = holds("reads_and_writes") else { return };
     counted.iter().for_each(all_lanes);
+    all_lanes(&run(&["reads_and_writes", "liburing"], &[]));
 }
 
 /// The library knows the file in a place of a ring's table only if it sees every call.

@@ -4,8 +4,8 @@
 //! Until then a call is made as its system call, where it has one: see [`crate::abi::raw`].
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
-use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr};
 
 /// A function of libc, or of another library that interposes it after this one.
 pub struct Real {
@@ -72,6 +72,27 @@ pub fn find_all() {
     for real in table::ALL {
         real.find();
     }
+    let liburing = object_of(&table::io_uring_queue_init);
+    let ones = [&table::io_uring_setup, &table::io_uring_enter, &table::io_uring_enter2, &table::io_uring_register];
+    CALLS_OF_LIBURING.store(liburing != 0 && ones.map(object_of) == [liburing; 4], Release);
+}
+
+/// True if liburing has functions that are system calls of io_uring and nothing else (since 2.3).
+static CALLS_OF_LIBURING: AtomicBool = AtomicBool::new(false);
+
+/// True if io_uring_setup, io_uring_enter, io_uring_enter2 and io_uring_register are liburing's. The system calls have
+/// the same names, and other libraries have functions of these names with other arguments.
+pub fn are_calls_of_liburing() -> bool {
+    CALLS_OF_LIBURING.load(Acquire)
+}
+
+/// The address of the shared object that a function lies in; 0 if it was not found.
+fn object_of(real: &Real) -> usize {
+    // SAFETY: an all-zero structure is a valid one.
+    let mut found: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: any address will do; the structure is written.
+    let known = !real.found().is_null() && unsafe { libc::dladdr(real.found(), &raw mut found) } != 0;
+    if known { found.dli_fbase as usize } else { 0 }
 }
 
 /// A function that has no system call to stand in for it: looked up when it is first needed.
@@ -183,11 +204,34 @@ real! {
     fn pidfd_open(process: c_int, flags: u32) -> c_int, else kernel!(libc::SYS_pidfd_open, process, flags);
     fn posix_openpt(flags: c_int) -> c_int, else late!(posix_openpt(flags): (c_int) -> c_int, -1);
     fn getpt() -> c_int, else late!(getpt(): () -> c_int, -1);
+    fn forkpty(master: *mut c_int, name: *mut c_char, terminal: *const c_void, window: *const c_void) -> libc::pid_t,
+        else late!(forkpty(master, name, terminal, window): (*mut c_int, *mut c_char, *const c_void, *const c_void) -> libc::pid_t, -1);
+    fn fsopen(name: Text, flags: u32) -> c_int, else kernel!(libc::SYS_fsopen, name, flags);
+    fn fsmount(context: c_int, flags: u32, attributes: u32) -> c_int,
+        else kernel!(libc::SYS_fsmount, context as isize, flags, attributes);
+    fn fspick(at: c_int, path: Text, flags: u32) -> c_int, else kernel!(libc::SYS_fspick, at as isize, path, flags);
+    fn open_tree(at: c_int, path: Text, flags: u32) -> c_int, else kernel!(libc::SYS_open_tree, at as isize, path, flags);
+    fn mq_open(name: Text, flags: c_int, mode: Mode, attributes: *const c_void) -> c_int,
+        else late!(mq_open(name, flags, mode, attributes): (Text, c_int, Mode, *const c_void) -> c_int, -1);
+    fn __mq_open_2(name: Text, flags: c_int) -> c_int, else late!(__mq_open_2(name, flags): (Text, c_int) -> c_int, -1);
+    fn rresvport(port: *mut c_int) -> c_int, else late!(rresvport(port): (*mut c_int) -> c_int, -1);
+    fn rresvport_af(port: *mut c_int, family: u16) -> c_int,
+        else late!(rresvport_af(port, family): (*mut c_int, u16) -> c_int, -1);
+    fn setmntent(path: Text, kind: Text) -> File,
+        else late!(setmntent(path, kind): (Text, Text) -> File, core::ptr::null_mut());
     fn openpty(master: *mut c_int, slave: *mut c_int, name: *mut c_char, terminal: *const c_void, window: *const c_void) -> c_int,
         else late!(openpty(master, slave, name, terminal, window): (*mut c_int, *mut c_int, *mut c_char, *const c_void, *const c_void) -> c_int, -1);
     fn shm_open(name: Text, flags: c_int, mode: u32) -> c_int,
         else late!(shm_open(name, flags, mode): (Text, c_int, u32) -> c_int, -1);
     fn popen(command: Text, kind: Text) -> File, else late!(popen(command, kind): (Text, Text) -> File, core::ptr::null_mut());
+    fn io_uring_setup(entries: u32, parameters: *mut c_void) -> c_int,
+        else late!(io_uring_setup(entries, parameters): (u32, *mut c_void) -> c_int, -libc::ENOSYS);
+    fn io_uring_enter(fd: u32, count: u32, least: u32, flags: u32, mask: *mut c_void) -> c_int,
+        else late!(io_uring_enter(fd, count, least, flags, mask): (u32, u32, u32, u32, *mut c_void) -> c_int, -libc::ENOSYS);
+    fn io_uring_enter2(fd: u32, count: u32, least: u32, flags: u32, argument: *mut c_void, size: usize) -> c_int,
+        else late!(io_uring_enter2(fd, count, least, flags, argument, size): (u32, u32, u32, u32, *mut c_void, usize) -> c_int, -libc::ENOSYS);
+    fn io_uring_register(fd: u32, what: u32, argument: *const c_void, count: u32) -> c_int,
+        else late!(io_uring_register(fd, what, argument, count): (u32, u32, *const c_void, u32) -> c_int, -libc::ENOSYS);
     fn io_uring_queue_init(entries: u32, ring: *mut c_void, flags: u32) -> c_int,
         else late!(io_uring_queue_init(entries, ring, flags): (u32, *mut c_void, u32) -> c_int, -libc::ENOSYS);
     fn io_uring_queue_init_params(entries: u32, ring: *mut c_void, parameters: *mut c_void) -> c_int,
@@ -265,6 +309,10 @@ real! {
     fn fsync(fd: c_int) -> c_int, else kernel!(libc::SYS_fsync, fd as isize);
     fn fdatasync(fd: c_int) -> c_int, else kernel!(libc::SYS_fdatasync, fd as isize);
     fn syncfs(fd: c_int) -> c_int, else kernel!(libc::SYS_syncfs, fd as isize);
+    fn msync(address: *mut c_void, length: usize, flags: c_int) -> c_int,
+        else kernel!(libc::SYS_msync, address, length, flags as isize);
+    fn madvise(address: *mut c_void, length: usize, advice: c_int) -> c_int,
+        else kernel!(libc::SYS_madvise, address, length, advice as isize);
     fn sync() -> Nothing, else {
         let _: c_int = kernel!(libc::SYS_sync);
     };

@@ -4,7 +4,7 @@
 
 use core::ffi::{c_int, c_ulong};
 
-use super::size;
+use super::{room, size};
 use crate::abi::readable::is_readable;
 use crate::abi::real;
 use crate::aio::async_io;
@@ -21,8 +21,9 @@ const FICLONERANGE: c_ulong = 0x4020_940d;
 /// As ioctl(2). (The variadic argument is passed like any other on x86-64 and AArch64.)
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+    // The result may be a descriptor (ioctl_tty(2), ioctl_nsfs(2), ioctl_kvm).
     // SAFETY: the program's contract.
-    let real = || unsafe { real::ioctl(fd, request, argument) };
+    let real = || room::needing_number(|| unsafe { real::ioctl(fd, request, argument) });
     // The kernel reads 32 bits of the request; libcs with a request of type int pass any upper ones.
     let request = request & 0xffff_ffff;
     if leaves_content(request) {

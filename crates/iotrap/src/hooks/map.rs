@@ -70,3 +70,16 @@ macro_rules! maps {
 }
 
 maps! { mmap mmap64 }
+
+/// madvise(2): MADV_REMOVE makes a hole in the file that is mapped there. (Nothing of a mapped file is spread.)
+///
+/// # Safety
+/// As madvise(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn madvise(address: *mut c_void, length: usize, advice: c_int) -> c_int {
+    if advice == libc::MADV_REMOVE {
+        crate::aio::async_io::settle_writes();
+    }
+    // SAFETY: the program's contract.
+    unsafe { real::madvise(address, length, advice) }
+}

@@ -102,6 +102,14 @@ numbers! {
     posix_openpt(flags: c_int);
     getpt();
     shm_open(name: *const c_char, flags: c_int, mode: c_uint);
+    mq_open(name: *const c_char, flags: c_int, mode: libc::mode_t, attributes: *const c_void);
+    __mq_open_2(name: *const c_char, flags: c_int);
+    fsopen(name: *const c_char, flags: c_uint);
+    fsmount(context: c_int, flags: c_uint, attributes: c_uint);
+    fspick(at: c_int, path: *const c_char, flags: c_uint);
+    open_tree(at: c_int, path: *const c_char, flags: c_uint);
+    rresvport(port: *mut c_int);
+    rresvport_af(port: *mut c_int, family: u16);
 }
 
 macro_rules! pairs {
@@ -156,6 +164,29 @@ pub unsafe extern "C-unwind" fn openpty(
     result
 }
 
+/// forkpty(3): the parent gets a descriptor.
+///
+/// # Safety
+/// The program's contract ([`crate::hooks`]).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn forkpty(
+    master: *mut c_int,
+    name: *mut c_char,
+    terminal: *const c_void,
+    window: *const c_void,
+) -> libc::pid_t {
+    // SAFETY: the contract of forkpty(3), which the program keeps.
+    let child =
+        needing(|child: &libc::pid_t| (*child).min(0), || unsafe { real::forkpty(master, name, terminal, window) });
+    if child > 0 {
+        // SAFETY: libc has written it.
+        let fd = unsafe { master.read() };
+        others::is_new(fd);
+        got(fd);
+    }
+    child
+}
+
 /// opendir(3).
 ///
 /// # Safety
@@ -177,6 +208,16 @@ pub fn number_of_stream(file: &*mut libc::FILE) -> c_int {
     if file.is_null() { -1 } else { unsafe { libc::fileno(*file) } }
 }
 
+/// setmntent(3).
+///
+/// # Safety
+/// The program's contract ([`crate::hooks`]).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn setmntent(path: *const c_char, kind: *const c_char) -> *mut libc::FILE {
+    // SAFETY: the contract of setmntent(3), which the program keeps.
+    needing(number_of_stream, || unsafe { real::setmntent(path, kind) })
+}
+
 /// popen(3).
 ///
 /// # Safety
@@ -187,6 +228,13 @@ pub unsafe extern "C-unwind" fn popen(command: *const c_char, kind: *const c_cha
     let open = || unsafe { real::popen(command, kind) };
     let _limit = LimitForChild::begin();
     needing(number_of_stream, open)
+}
+
+/// Makes a call that returns `-errno` if it fails, and makes it once more if it fails for want of a number and the
+/// library could give numbers up.
+pub fn needing_by_errno(call: impl Fn() -> isize) -> isize {
+    let result = call();
+    if c_int::try_from(result).is_ok_and(|result| is_full(result.wrapping_neg())) { call() } else { result }
 }
 
 macro_rules! rings {
@@ -200,8 +248,7 @@ macro_rules! rings {
             pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: the contract of the function of that name, which the program keeps.
                 let call = || unsafe { real::$name($($argument),*) };
-                let result = call();
-                if is_full(result.wrapping_neg()) { call() } else { result }
+                needing_by_errno(|| call() as isize) as c_int
             }
         )*
     };

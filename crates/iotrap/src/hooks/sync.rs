@@ -1,7 +1,7 @@
 //! fsync and its kin: they sync every lane that was written, and the opened one. An error of the opened lane is the
 //! program's, which it would have without the library; else the error of the first lane that has failed.
 
-use core::ffi::{c_int, c_uint};
+use core::ffi::{c_int, c_uint, c_void};
 
 use crate::abi::errno;
 use crate::abi::raw;
@@ -78,6 +78,17 @@ pub unsafe extern "C-unwind" fn syncfs(fd: c_int) -> c_int {
     crate::aio::async_io::settle_writes();
     // SAFETY: the program's contract.
     every_lane(fd, false, || unsafe { real::syncfs(fd) })
+}
+
+/// msync(2): the memory may be mapped from any file, whose submitted writes count as data of the file.
+///
+/// # Safety
+/// As msync(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn msync(address: *mut c_void, length: usize, flags: c_int) -> c_int {
+    crate::aio::async_io::settle_writes();
+    // SAFETY: the program's contract.
+    unsafe { real::msync(address, length, flags) }
 }
 
 /// sync(2): the data of all files, also those that were submitted and are not in the page cache yet. (Lanes' files are

@@ -2,7 +2,9 @@
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
-use super::{close, dup, exec, exit, filter, ioctl, limit, lock, map, masks, open, receive, room, rw, size, sync};
+use super::{
+    close, dup, exec, exit, filter, ioctl, limit, lock, map, masks, open, receive, room, rw, size, sync, uring,
+};
 use crate::abi::errno;
 use crate::abi::libaio::{Event, Iocb};
 use crate::abi::raw;
@@ -100,6 +102,8 @@ pub unsafe extern "C-unwind" fn syscall(
             0
         }
         libc::SYS_ioctl => hook!(ioctl::ioctl(fd, b as c_ulong, c)),
+        libc::SYS_msync => hook!(sync::msync(a as *mut c_void, b, c as c_int)),
+        libc::SYS_madvise => hook!(map::madvise(a as *mut c_void, b, c as c_int)),
         libc::SYS_syncfs => hook!(sync::syncfs(fd)),
         libc::SYS_sync_file_range => hook!(sync::sync_file_range(fd, b as i64, c as i64, d as c_uint)),
         libc::SYS_ftruncate => hook!(size::ftruncate64(fd, b as i64)),
@@ -110,14 +114,8 @@ pub unsafe extern "C-unwind" fn syscall(
             hook!(size::copy_file_range(fd, b as *mut i64, c as c_int, d as *mut i64, e, f as c_uint))
         }
         libc::SYS_splice => hook!(size::splice(fd, b as *mut i64, c as c_int, d as *mut i64, e, f as c_uint)),
-        libc::SYS_io_uring_setup => kernel!(raw_ring::set_up(a, b as *mut c_void)),
-        libc::SYS_io_uring_enter => {
-            let mut without = masks::Changed::none();
-            // SAFETY: the program's contract: null, or what the flags say.
-            let argument = unsafe { without.of_ring(d, e, f) };
-            let wait = raw_ring::Wait { least: c, flags: d, argument, size: f };
-            kernel!(raw_ring::enter(fd, b as c_uint, &wait))
-        }
+        libc::SYS_io_uring_setup => kernel!(uring::set_up(a, b as *mut c_void)),
+        libc::SYS_io_uring_enter => kernel!(uring::enter(fd, b as c_uint, c, d, e, f)),
         libc::SYS_io_uring_register => kernel!(raw_ring::register(fd, b as c_uint, c, d as c_uint)),
         libc::SYS_execve => hook!(exec::execve(a as Text, b as List, c as List)),
         libc::SYS_execveat => hook!(exec::execveat(fd, b as Text, c as List, d as List, e as c_int)),

@@ -1,9 +1,13 @@
-//! liburing's functions that submit, register files, and end a ring. [`crate::aio::uring`] does the work.
+//! liburing's functions that submit, register files, and end a ring: [`crate::aio::uring`] does the work. And the
+//! system calls of io_uring, also by the functions of liburing that are nothing else: [`crate::aio::raw_ring`] does the
+//! work.
 
 use core::ffi::{c_int, c_uint, c_void};
 
+use super::{masks, room};
 use crate::abi::liburing::Uring;
 use crate::abi::real;
+use crate::aio::raw_ring;
 use crate::aio::uring::{before, ends};
 use crate::open::others;
 
@@ -76,4 +80,64 @@ pub unsafe extern "C" fn io_uring_queue_exit(uring: *mut Uring) {
     ends(uring);
     // SAFETY: the program's contract.
     unsafe { real::io_uring_queue_exit(uring.cast()) };
+}
+
+/// io_uring_setup(2). Returns the ring's descriptor or `-errno`.
+///
+/// # Safety
+/// As the system call.
+pub unsafe fn set_up(entries: usize, parameters: *mut c_void) -> isize {
+    // SAFETY: the program's arguments.
+    let result = room::needing_by_errno(|| unsafe { raw_ring::set_up(entries, parameters) });
+    room::got(result as c_int);
+    result
+}
+
+/// io_uring_enter(2). Returns its result or `-errno`.
+///
+/// # Safety
+/// As the system call.
+pub unsafe fn enter(fd: c_int, count: c_uint, least: usize, flags: usize, argument: usize, size: usize) -> isize {
+    let mut without = masks::Changed::none();
+    // SAFETY: the program's contract: null, or what the flags say.
+    let argument = unsafe { without.of_ring(flags, argument, size) };
+    let wait = raw_ring::Wait { least, flags, argument, size };
+    // SAFETY: the program's arguments.
+    unsafe { raw_ring::enter(fd, count, &wait) }
+}
+
+/// The functions of liburing that are system calls and nothing else: `-errno` if they fail.
+macro_rules! calls {
+    ($($name:ident($($argument:ident: $type:ty),*) by $by:expr;)*) => {
+        $(
+            /// The function of liburing of that name; or the function of that name of another library, which may have
+            /// other arguments: it gets them as they are.
+            ///
+            /// # Safety
+            /// The program's contract ([`crate::hooks`]).
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                if !real::are_calls_of_liburing() {
+                    // SAFETY: the program's contract.
+                    return unsafe { real::$name($($argument),*) };
+                }
+                // SAFETY: the program's contract.
+                let result = unsafe { $by };
+                result as c_int
+            }
+        )*
+    };
+}
+
+/// The bytes of the kernel's set of signals.
+const SIGNALS_BYTES: usize = size_of::<u64>();
+
+calls! {
+    io_uring_setup(entries: c_uint, parameters: *mut c_void) by set_up(entries as usize, parameters);
+    io_uring_enter(fd: c_uint, count: c_uint, least: c_uint, flags: c_uint, mask: *mut c_void)
+        by enter(fd as c_int, count, least as usize, flags as usize, mask as usize, SIGNALS_BYTES);
+    io_uring_enter2(fd: c_uint, count: c_uint, least: c_uint, flags: c_uint, argument: *mut c_void, size: usize)
+        by enter(fd as c_int, count, least as usize, flags as usize, argument as usize, size);
+    io_uring_register(fd: c_uint, what: c_uint, argument: *const c_void, count: c_uint)
+        by raw_ring::register(fd as c_int, what, argument as usize, count);
 }

@@ -800,7 +800,7 @@ static void cuts_come_after_writes(void)
 	CHECK_IS(io_destroy(aio), 0);
 }
 
-/* An ioctl that zeroes a file comes after the writes that were submitted before. */
+/* Calls that zero a file, an ioctl or a hole through its memory, come after the writes that were submitted before. */
 static void ioctls_come_after_writes(void)
 {
 	struct {
@@ -813,15 +813,19 @@ static void ioctls_come_after_writes(void)
 	const unsigned long zero_range = _IOW('X', 57, all), punch_hole = _IOW('X', 43, all);
 	static char zeroes[BLOCK], block[BLOCK];
 	io_context_t aio = context(DEPTH);
-	for (int how = 0; how < 3; how++) {
+	for (int how = 0; how < 5; how++) {
 		int fd = buffered("zeroed", O_RDWR | O_TRUNC);
+		void *memory = mmap(NULL, (size_t)all.length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		CHECK(memory != MAP_FAILED);
 		char *buffers = write_much(aio, fd);
-		if (how == 0)
-			CHECK_IS(ioctl(fd, zero_range, &all), 0);
-		else if (how == 1)
-			CHECK_IS(ioctl(fd, punch_hole, &all), 0);
-		else
-			CHECK_IS(syscall(SYS_ioctl, fd, zero_range, &all), 0);
+		switch (how) {
+		case 0: CHECK_IS(ioctl(fd, zero_range, &all), 0); break;
+		case 1: CHECK_IS(ioctl(fd, punch_hole, &all), 0); break;
+		case 2: CHECK_IS(madvise(memory, (size_t)all.length, MADV_REMOVE), 0); break;
+		case 3: CHECK_IS(syscall(SYS_madvise, memory, all.length, MADV_REMOVE), 0); break;
+		default: CHECK_IS(syscall(SYS_ioctl, fd, zero_range, &all), 0); break;
+		}
+		CHECK_IS(munmap(memory, (size_t)all.length), 0);
 		all_written(aio);
 		for (int number = 0; number < LARGE_COUNT * LARGE / BLOCK; number++) {
 			CHECK_IS(pread(fd, block, BLOCK, (long long)number * BLOCK), BLOCK);
@@ -915,9 +919,11 @@ static void unlocks_come_after_writes(void)
 static void every_sync_covers_writes(void)
 {
 	io_context_t aio = context(DEPTH);
-	for (int how = 0; how < 6; how++) {
+	for (int how = 0; how < 8; how++) {
 		unlink("synced");
 		int fd = buffered("synced", O_RDWR);
+		void *memory = mmap(NULL, BLOCK, PROT_READ, MAP_SHARED, fd, 0);
+		CHECK(memory != MAP_FAILED);
 		char *buffers = write_much(aio, fd);
 		const int range = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
 		switch (how) {
@@ -926,8 +932,11 @@ static void every_sync_covers_writes(void)
 		case 2: CHECK_IS(syncfs(fd), 0); break;
 		case 3: CHECK_IS(sync_file_range(fd, 0, 0, (unsigned)range), 0); break;
 		case 4: sync(); break;
+		case 5: CHECK_IS(msync(memory, BLOCK, MS_SYNC), 0); break;
+		case 6: CHECK_IS(syscall(SYS_msync, memory, BLOCK, MS_SYNC), 0); break;
 		default: CHECK_IS(syscall(SYS_sync), 0); break;
 		}
+		CHECK_IS(munmap(memory, BLOCK), 0);
 		expect_blocks("synced", 'n', LARGE_COUNT * LARGE / BLOCK);
 		all_written(aio);
 		CHECK_IS(close(fd), 0);

@@ -620,15 +620,21 @@ static void direct_then_unknown(const char *name)
 	}
 }
 
-/* A descriptor that a ring keeps when it is closed: registered by a function, or by a request of the ring. */
-static void keeps_files(int by_request)
+enum registering { BY_FUNCTION, BY_REQUEST, BY_CALL };
+
+/* A descriptor that a ring keeps when it is closed: registered by a function, by a request of the ring, or by liburing's
+ * name of the system call. */
+static void keeps_files(enum registering way)
 {
 	if (liburing.ring_fd < 0)
 		return;
 	make_file(at(0, "file"), 'a', BLOCKS);
 	int buffered = unseen_open(at(0, "file"), O_RDWR), none = -1;
-	CHECK_IS(io_uring_register_files(&liburing, by_request ? &none : &buffered, 1), 0);
-	if (by_request) {
+	if (way == BY_CALL)
+		CHECK_IS(io_uring_register((unsigned)liburing.ring_fd, IORING_REGISTER_FILES, &buffered, 1), 0);
+	else
+		CHECK_IS(io_uring_register_files(&liburing, way == BY_REQUEST ? &none : &buffered, 1), 0);
+	if (way == BY_REQUEST) {
 		struct io_uring_sqe *sqe = io_uring_get_sqe(&liburing);
 		struct io_uring_cqe *cqe;
 		io_uring_prep_files_update(sqe, &buffered, 1, 0);
@@ -661,12 +667,17 @@ static void keeps_files(int by_request)
 
 static void registered_files(void)
 {
-	keeps_files(0);
+	keeps_files(BY_FUNCTION);
 }
 
 static void registered_by_a_request(void)
 {
-	keeps_files(1);
+	keeps_files(BY_REQUEST);
+}
+
+static void registered_by_a_call(void)
+{
+	keeps_files(BY_CALL);
 }
 
 /* Data that a ring moves between a pipe and a file that is spread. */
@@ -848,6 +859,7 @@ static const struct test TESTS[] = {
 	{"all_numbers_are_the_programs", all_numbers_are_the_programs},
 	{"registered_files", registered_files},
 	{"registered_by_a_request", registered_by_a_request},
+	{"registered_by_a_call", registered_by_a_call},
 	{"spliced_by_a_ring", spliced_by_a_ring},
 	{"buffered_reads_beside_memory", buffered_reads_beside_memory},
 	{"buffered_reads_of_a_stale_number", buffered_reads_of_a_stale_number},

@@ -4,10 +4,14 @@
 #include "check.h"
 #include <liburing.h>
 #include <linux/capability.h>
+#include <mntent.h>
+#include <mqueue.h>
 #include <pty.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
@@ -190,6 +194,95 @@ static int by_openpty(void)
 	return openpty(&master, &slave, NULL, NULL, NULL) == 0 ? master : -1;
 }
 
+static int by_forkpty(void)
+{
+	if (access("/dev/ptmx", R_OK | W_OK) != 0)
+		return by_dup();
+	int master, status;
+	pid_t child = forkpty(&master, NULL, NULL, NULL);
+	if (child == 0)
+		_exit(0);
+	if (child < 0)
+		return -1;
+	CHECK_IS(waitpid(child, &status, 0), child);
+	return master;
+}
+
+/* The other end of a terminal, by ioctl(2). */
+static int by_ioctl(void)
+{
+	static int master = -1;
+	if (access("/dev/ptmx", R_OK | W_OK) != 0)
+		return by_dup();
+	if (master < 0) {
+		CHECK((master = posix_openpt(O_RDWR | O_NOCTTY)) >= 0);
+		CHECK_IS(unlockpt(master), 0);
+	}
+	return ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY);
+}
+
+static int by_mq_open(void)
+{
+	static struct mq_attr small = {.mq_maxmsg = 1, .mq_msgsize = 8};
+	char name[64];
+	snprintf(name, sizeof name, "/numbers-%d", (int)getpid());
+	int fd = mq_open(name, O_CREAT | O_RDWR, 0600, &small), error = errno;
+	if (fd < 0)
+		CHECK_IS(mq_unlink(name), 0);
+	errno = error;
+	return fd;
+}
+
+static int by_setmntent(void)
+{
+	return of_stream(setmntent("/proc/self/mounts", "r"));
+}
+
+static int by_open_tree(void)
+{
+	return open_tree(AT_FDCWD, "/", 0);
+}
+
+/* These take rights: without them, other descriptors take their place. */
+static int by_fsopen(void)
+{
+	int fd = fsopen("tmpfs", 0);
+	return fd < 0 && errno == EPERM ? by_dup() : fd;
+}
+
+static int by_fspick(void)
+{
+	int fd = fspick(AT_FDCWD, "/", 0);
+	return fd < 0 && errno == EPERM ? by_dup() : fd;
+}
+
+static int by_fsmount(void)
+{
+	int context = fsopen("tmpfs", 0);
+	if (context < 0)
+		return errno == EPERM ? by_dup() : -1;
+	CHECK_IS(fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0), 0);
+	int fd = fsmount(context, 0, 0);
+	int error = errno;
+	CHECK_IS(close(context), 0);
+	errno = error;
+	return fd;
+}
+
+static int by_ring_call(void)
+{
+	struct io_uring_params parameters = {0};
+	int fd = io_uring_setup(1, &parameters);
+	errno = -fd;
+	return fd;
+}
+
+static int by_ring_number(void)
+{
+	struct io_uring_params parameters = {0};
+	return (int)syscall(SYS_io_uring_setup, 1, &parameters);
+}
+
 /* Descriptors come over a socket, this many with each message. */
 static int by_message(int each)
 {
@@ -241,6 +334,9 @@ static const struct kind {
 	{"ring", by_ring},         {"fopen", by_fopen},     {"mkstemp", by_mkstemp},   {"tmpfile", by_tmpfile},
 	{"popen", by_popen},       {"inline", by_inline},   {"opendir", by_opendir},   {"messages", by_messages},
 	{"large_messages", by_large_messages},            {"shm_open", by_shm_open},  {"openpty", by_openpty},
+	{"forkpty", by_forkpty},   {"ioctl", by_ioctl},     {"mq_open", by_mq_open},   {"setmntent", by_setmntent},
+	{"open_tree", by_open_tree}, {"fsopen", by_fsopen}, {"fspick", by_fspick},     {"fsmount", by_fsmount},
+	{"ring_call", by_ring_call}, {"ring_number", by_ring_number},
 };
 
 /* Without CAP_SYS_RESOURCE nobody can raise the hard limit. */

@@ -1,4 +1,5 @@
-/* io_uring by system calls on a file of a pool: raw_ring NAME [inline]. With `inline` the calls do not pass through libc.
+/* io_uring by system calls on a file of a pool: raw_ring NAME [inline|liburing]. With `inline` the calls do not pass
+ * through libc; with `liburing` they are those of its functions that are system calls and nothing else (since 2.3).
  * Contents are what they should be, whatever is spread. */
 #include "unseen.h"
 #include <sys/eventfd.h>
@@ -12,10 +13,27 @@
 #define IORING_SETUP_DEFER_TASKRUN (1U << 13)
 #endif
 
-static int by_inline;
+static int by_inline, by_liburing;
 
 static long call(long number, long a, long b, long c, long d, long e, long f)
 {
+	if (by_liburing) {
+		int result = -ENOSYS;
+		if (number == SYS_io_uring_setup)
+			result = io_uring_setup((unsigned)a, (void *)b);
+		else if (number == SYS_io_uring_register)
+			result = io_uring_register((unsigned)a, (unsigned)b, (void *)c, (unsigned)d);
+		else if (number == SYS_io_uring_enter && e == 0)
+			result = io_uring_enter((unsigned)a, (unsigned)b, (unsigned)c, (unsigned)d, NULL);
+		else if (number == SYS_io_uring_enter)
+			result = io_uring_enter2((unsigned)a, (unsigned)b, (unsigned)c, (unsigned)d, (void *)e, (size_t)f);
+		if (result >= 0)
+			return result;
+		if (result != -ENOSYS) {
+			errno = -result;
+			return -1;
+		}
+	}
 	if (by_inline) {
 		long result = inline6(number, a, b, c, d, e, f);
 		if (result < 0 && result > -4096) {
@@ -542,5 +560,6 @@ int main(int count, char **arguments)
 	};
 	CHECK(count >= 2);
 	by_inline = count > 2 && strcmp(arguments[2], "inline") == 0;
+	by_liburing = count > 2 && strcmp(arguments[2], "liburing") == 0;
 	return run_named(tests, sizeof tests / sizeof *tests, arguments[1]);
 }
