@@ -465,7 +465,7 @@ fn a_namespace_moves_between_groups_and_its_hosts_alone_are_told() {
     assert_eq!(numbers(&mut mine), [(1, vec![1, 2])], "no event for what is so already");
     // Namespaces that come and go change the page, and the event of namespaces tells it.
     let before = mine.page().0.change_count;
-    paths.target().remove_namespace(NQN, 2).unwrap();
+    paths.target().remove_namespace(NQN, 2).unwrap().wait();
     assert!(mine.page().0.change_count > before);
     assert_eq!(numbers(&mut mine), [(1, vec![1])]);
 }
@@ -497,7 +497,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     assert_eq!(target.add_namespace(NQN, beyond).unwrap_err().kind, ErrorKind::Invalid);
     // A listener that goes and comes back begins anew, in the state that it is given.
     paths.set(0, None, Inaccessible);
-    target.remove_listener(NQN, at).unwrap();
+    target.remove_listener(NQN, at).unwrap().wait();
     let states = || target.subsystems()[0].ana_states.clone();
     assert!(!states().contains_key(&at));
     target.listen(NQN, at, None, NonOptimized).unwrap();

@@ -228,7 +228,7 @@ fn with_a_word(limits: Limits) -> Served {
     let memory = DeviceKind::Memory { bytes: 1 << 20 };
     let served = Served::with(Options { limits, reactors: 2, ..Options::default() }, &[("mem", memory)]);
     let target = &served.target;
-    target.delete_subsystem(NQN).unwrap();
+    target.delete_subsystem(NQN).unwrap().wait();
     let spec = SubsystemSpec { controller_ids: Some((1, 3)), ..SubsystemSpec::new(NQN) };
     target.create_subsystem(spec).unwrap();
     target.add_host(NQN, SLOW_HOST).unwrap();

@@ -245,7 +245,7 @@ fn hosts_hear_of_namespaces_that_come_go_and_grow() {
     assert_eq!((done.cid, AsyncEvent::of(done.result)), (first, AsyncEvent::NAMESPACE_CHANGED));
     // Masked until the page is read; then told again.
     let second = admin.send_command(request, &[]);
-    served.target.remove_namespace(NQN, 2).unwrap();
+    served.target.remove_namespace(NQN, 2).unwrap().wait();
     assert_eq!(admin.fetch(changed.command(0)).unwrap()[..12], [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
     assert!(queue.read(2, 0, 8).unwrap_err().is(Status::INVALID_NAMESPACE));
     assert_eq!(queue.read(1, 200_000, 8).unwrap(), vec![0; 4096], "beyond the old end");
@@ -367,7 +367,7 @@ fn discovery_shows_each_host_what_it_may_connect_to() {
     let mut refused = Host::open(served.address, false, false);
     let done = refused.connect(0, 32, 0xffff, private, "nqn.2016-06.io.spdk:stranger");
     assert_eq!(done.status, Status::CONNECT_INVALID_HOST);
-    served.target.remove_host(private, HOST).unwrap();
+    served.target.remove_host(private, HOST).unwrap().wait();
     assert_eq!(entries(&mut discovery).1, [DISCOVERY_NQN, NQN]);
 }
 
@@ -408,7 +408,7 @@ fn the_discovery_service_may_stand_alone_and_name_others() {
     let mut host = Host::open(address, false, false);
     let done = host.connect(0, 32, 0xffff, NQN, HOST);
     assert!(done.status.is(Status::CONNECT_INVALID_PARAMETERS), "no subsystem is there: {}", done.status);
-    target.remove_listener(DISCOVERY_NQN, address).unwrap();
+    target.remove_listener(DISCOVERY_NQN, address).unwrap().wait();
     assert_eq!(target.discovery_listeners(), [served.address]);
 }
 

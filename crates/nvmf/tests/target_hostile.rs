@@ -392,7 +392,7 @@ fn discovery_that_changes_and_hosts_that_never_look() {
                 peer.press();
             }
             if number % 2 == 1 {
-                served.target.delete_subsystem(&nqn).unwrap();
+                served.target.delete_subsystem(&nqn).unwrap().wait();
             }
             assert_within(idle);
         }

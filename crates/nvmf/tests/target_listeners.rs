@@ -46,7 +46,7 @@ fn a_listener_that_goes_takes_its_hosts_of_that_subsystem_with_it() {
     let (_stays, mut stays) = pair(second, NQN);
     let (_other, mut other) = pair(served.address, OTHER);
     let mut discovery = Host::admin_of(served.address, DISCOVERY_NQN, HOST, false);
-    target.remove_listener(NQN, served.address).unwrap();
+    target.remove_listener(NQN, served.address).unwrap().wait();
     for host in [&mut gone, &mut gone_queue, &mut gone_moved, &mut gone_moved_queue] {
         assert!(host.is_closed());
     }
@@ -59,7 +59,7 @@ fn a_listener_that_goes_takes_its_hosts_of_that_subsystem_with_it() {
     // Nothing listens there any more: discovery ends, and so do connections that are not connected yet.
     let mut early = Host::open(served.address, false, false);
     raw::until(|| target.stats().reactors.iter().map(|reactor| reactor.unassociated_qpairs).sum::<u32>() == 1);
-    target.remove_listener(OTHER, served.address).unwrap();
+    target.remove_listener(OTHER, served.address).unwrap().wait();
     assert!(other.is_closed() && discovery.is_closed() && early.is_closed());
     assert!(std::net::TcpStream::connect(served.address).is_err());
     assert_eq!(target.stats().reactors.iter().map(|reactor| reactor.unassociated_qpairs).sum::<u32>(), 0);

@@ -86,7 +86,7 @@ fn a_masked_namespace_is_there_for_its_hosts_and_for_no_other() {
         assert_eq!(host.seen(), [1], "nobody is named yet");
         assert_eq!(host.changed_unasked(), [0; 0], "and nobody is told");
     }
-    served.target.show_namespace(NQN, 2, HOST, true).unwrap();
+    served.target.show_namespace(NQN, 2, HOST, true).unwrap().wait();
     assert_eq!(mine.changed(), [2]);
     assert_eq!(mine.seen(), [1, 2]);
     let (page, ids) = mine.identify(2);
@@ -113,16 +113,16 @@ fn a_masked_namespace_is_there_for_its_hosts_and_for_no_other() {
     assert_eq!(later.queue.read(2, 0, 8).unwrap(), data);
 
     // The second time nothing changes, and nobody is told.
-    served.target.show_namespace(NQN, 2, HOST, true).unwrap();
+    served.target.show_namespace(NQN, 2, HOST, true).unwrap().wait();
     assert_eq!(mine.changed_unasked(), [0; 0]);
-    served.target.show_namespace(NQN, 2, HOST, false).unwrap();
+    served.target.show_namespace(NQN, 2, HOST, false).unwrap().wait();
     assert_eq!((mine.changed(), later.changed()), (vec![2], vec![2]));
     assert_eq!(mine.seen(), [1]);
     assert!(mine.queue.read(2, 0, 8).unwrap_err().is(Status::INVALID_NAMESPACE));
-    served.target.show_namespace(NQN, 2, OTHER, true).unwrap();
+    served.target.show_namespace(NQN, 2, OTHER, true).unwrap().wait();
     assert_eq!(other.changed(), [2]);
     assert_eq!(other.queue.read(2, 0, 8).unwrap(), data);
-    served.target.remove_namespace(NQN, 2).unwrap();
+    served.target.remove_namespace(NQN, 2).unwrap().wait();
     assert_eq!(other.changed(), [2]);
     assert_eq!(mine.changed_unasked(), [0; 0]);
 
@@ -138,14 +138,14 @@ fn a_masked_namespace_is_there_for_its_hosts_and_for_no_other() {
 fn a_write_under_way_does_not_reach_a_namespace_that_has_been_hidden() {
     let served = masked();
     served.target.add_namespace(NQN, hidden()).unwrap();
-    served.target.show_namespace(NQN, 2, HOST, true).unwrap();
+    served.target.show_namespace(NQN, 2, HOST, true).unwrap().wait();
     let mut mine = Watcher::new(&served, HOST);
     let ready = mine.queue.ready(2, 0, 8192);
-    served.target.show_namespace(NQN, 2, HOST, false).unwrap();
+    served.target.show_namespace(NQN, 2, HOST, false).unwrap().wait();
     let header = nvmf::pdu::H2cData { cid: ready.cid, ttag: ready.ttag, offset: 0, length: 8192, last: true };
     let data = mine.queue.h2c(&header, &[7; 8192]);
     mine.queue.send(&data);
     assert!(mine.queue.response().status.is(Status::INVALID_NAMESPACE));
-    served.target.show_namespace(NQN, 2, HOST, true).unwrap();
+    served.target.show_namespace(NQN, 2, HOST, true).unwrap().wait();
     assert_eq!(mine.queue.read(2, 0, 16).unwrap(), [0; 8192]);
 }

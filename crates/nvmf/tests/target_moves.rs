@@ -252,7 +252,7 @@ fn a_queue_that_ends_on_its_way_leaves_nothing() {
     // A host that may no longer connect, and a subsystem that goes.
     let pairs: Vec<_> = (0..12).map(|_| Host::pair(served.address)).collect();
     while_all_move(&served, || {
-        served.target.delete_subsystem(NQN).unwrap();
+        served.target.delete_subsystem(NQN).unwrap().wait();
         for (mut admin, mut queue) in pairs {
             assert!(admin.is_closed() && queue.is_closed());
         }

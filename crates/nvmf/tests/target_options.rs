@@ -28,7 +28,7 @@ fn options_change_when_nobody_listens_and_nobody_is_connected() {
         assert_eq!(refused(&new).kind, ErrorKind::Busy, "it listens");
         let (mut admin, mut queue) = Host::pair(served.address);
         assert_eq!(target.options().limits, Limits::default(), "a refusal changes nothing");
-        target.remove_listener(NQN, served.address).unwrap();
+        target.remove_listener(NQN, served.address).unwrap().wait();
         assert!(admin.is_closed() && queue.is_closed(), "hosts that are connected are disconnected");
         target.set_options(new.clone()).unwrap();
         let nonsense = Options { in_capsule_bytes: 3, ..new.clone() };

@@ -191,7 +191,7 @@ fn a_namespace_that_goes_takes_its_held_commands_with_it() {
     let reads = cids.map(|cid| queue.capsule(&Command { cid, ..Host::read_command(1, 0, 8) }, &[]));
     queue.send(&reads.concat());
     raw::until(|| held(&served) == 2);
-    served.target.delete_device("slow").unwrap();
+    served.target.delete_device("slow").unwrap().wait();
     let mut outcomes = Vec::new();
     while outcomes.len() < 3 {
         if let Pdu::CapsuleResp(done) = queue.unit().unwrap().pdu {
@@ -201,7 +201,7 @@ fn a_namespace_that_goes_takes_its_held_commands_with_it() {
     outcomes.sort_unstable();
     let gone = Status::INVALID_NAMESPACE.code();
     assert_eq!(outcomes, [(cids[0], 0), (cids[1], gone), (cids[2], gone)]);
-    served.target.delete_device("mem").unwrap();
+    served.target.delete_device("mem").unwrap().wait();
 }
 
 #[test]

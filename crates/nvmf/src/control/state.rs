@@ -79,7 +79,7 @@ pub struct State {
     /// True if warnings go to standard error (`log_set_print_level`).
     pub(super) prints_warnings: bool,
     /// The ops that the answer to the present call waits for.
-    pub(super) departure: Option<Departure>,
+    departure: Departure,
     /// Methods that were called and have no effect in Plimsoll.
     pub(super) without_effect: Vec<&'static str>,
     pub(super) on_end: Box<dyn Fn(Ending) + Send>,
@@ -110,7 +110,7 @@ impl Control {
             keys,
             warnings: Vec::new(),
             prints_warnings: true,
-            departure: None,
+            departure: Departure::default(),
             without_effect: Vec::new(),
             on_end,
         };
@@ -147,12 +147,10 @@ impl Control {
             outcome = state.call(name, given);
         }
         let outcome = state.saved(changes, outcome);
-        let departure = state.departure.take();
+        let departure = std::mem::take(&mut state.departure);
         // Other calls go on meanwhile: one of them may be the one that ends the ops.
         drop(state);
-        if let Some(departure) = departure {
-            departure.wait();
-        }
+        departure.wait();
         outcome
     }
 
@@ -162,7 +160,7 @@ impl Control {
         let changes = state.changes;
         let outcome = methods::attach(&mut state, request);
         self.shared.changed.notify_all();
-        let departure = state.departure.take();
+        let departure = std::mem::take(&mut state.departure);
         if let Err(status) = outcome {
             return status;
         }
@@ -171,9 +169,7 @@ impl Control {
             state.warnings.push(format!("namespace {}: {why}", request.nsid));
         }
         drop(state);
-        if let Some(departure) = departure {
-            departure.wait();
-        }
+        departure.wait();
         if saved.is_ok() { Status::SUCCESS } else { Status::INTERNAL_ERROR.do_not_retry() }
     }
 
@@ -301,6 +297,11 @@ impl State {
         }
         self.warnings.push(why);
         outcome
+    }
+
+    /// Has the answer to the present call wait for these ops, too.
+    pub(super) fn await_departure(&mut self, departure: Departure) {
+        self.departure = std::mem::take(&mut self.departure).and(departure);
     }
 
     /// Remembers a call that configures something.

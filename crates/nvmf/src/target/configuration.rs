@@ -239,8 +239,12 @@ pub(super) struct ChangedNamespace {
 pub(super) enum Leaving {
     /// The ops that came by paths which refuse commands by now.
     Paths(Paths),
-    /// The ops of some hosts of a subsystem on one device; subsystem and device are given by their uids.
-    Hosts { subsystem: u64, device: u64, hosts: Arc<BTreeSet<String>> },
+    /// The ops that came by paths which have ended.
+    Ended(Paths),
+    /// The ops of some hosts of a subsystem, on one device or on all; subsystem and device are given by their uids.
+    Hosts { subsystem: u64, device: Option<u64>, hosts: Arc<BTreeSet<String>> },
+    /// The ops on a device, given by its uid.
+    Device(u64),
 }
 
 /// The paths to a subsystem: those of the controllers that came in on one listener, or on any.
@@ -574,9 +578,9 @@ impl Configuration {
         Ok(if taken_by(&uuid).is_some() { identity::derived_uuid(&uuid, &spec.name) } else { uuid })
     }
 
-    /// Deletes a device and its namespaces. Returns the namespaces.
-    pub fn delete_device(&mut self, name: &str) -> Result<Vec<ChangedNamespace>, Error> {
-        self.device(name)?;
+    /// Deletes a device and its namespaces. Returns the namespaces, and the ops to wait for.
+    pub fn delete_device(&mut self, name: &str) -> Result<(Vec<ChangedNamespace>, Leaving), Error> {
+        let uid = self.device(name)?.uid;
         if let Some(above) = self.claims(name).first() {
             let busy = format!("device {name:?} is below device {above:?}: delete that first");
             return Err(Error::new(ErrorKind::Busy, busy));
@@ -590,7 +594,7 @@ impl Configuration {
             subsystem.namespaces.retain(|_, namespace| !on_it(namespace));
         }
         self.devices.retain(|entry| entry.spec.name != name);
-        Ok(removed)
+        Ok((removed, Leaving::Device(uid)))
     }
 
     pub fn device_info(&self, entry: &DeviceEntry) -> DeviceInfo {
@@ -656,12 +660,12 @@ impl Configuration {
         Ok(())
     }
 
-    /// Deletes a subsystem. Returns its uid.
-    pub fn delete_subsystem(&mut self, nqn: &str) -> Result<u64, Error> {
+    /// Deletes a subsystem. Returns the ops to wait for.
+    pub fn delete_subsystem(&mut self, nqn: &str) -> Result<Leaving, Error> {
         let uid = self.subsystem(nqn)?.uid;
         self.subsystems.retain(|subsystem| subsystem.uid != uid);
         self.generation += 1;
-        Ok(uid)
+        Ok(Leaving::Ended(Paths { subsystem: uid, listener: None }))
     }
 
     /// The namespaces of all subsystems.
@@ -741,13 +745,13 @@ impl Configuration {
         Ok(added)
     }
 
-    /// Removes a namespace from a subsystem. Returns the namespace.
-    pub fn remove_namespace(&mut self, nqn: &str, nsid: u32) -> Result<ChangedNamespace, Error> {
+    /// Removes a namespace from a subsystem. Returns the namespace, and the ops to wait for.
+    pub fn remove_namespace(&mut self, nqn: &str, nsid: u32) -> Result<(ChangedNamespace, Leaving), Error> {
         let subsystem = self.subsystem_mut(nqn)?;
         match subsystem.namespaces.remove(&nsid) {
             Some(namespace) => {
                 subsystem.regroup(namespace.spec.ana_group);
-                Ok(subsystem.changed(nsid, &namespace))
+                Ok((subsystem.changed(nsid, &namespace), Leaving::Device(namespace.entry.uid)))
             }
             None => Err(no_namespace(nqn, nsid)),
         }
@@ -788,15 +792,15 @@ impl Configuration {
         Ok(ChangedPaths { paths, audiences })
     }
 
-    /// Shows a namespace to a host, or hides it from the host. Returns the namespace with that host alone; `None` if
-    /// nothing changes.
+    /// Shows a namespace to a host, or hides it from the host. Returns the namespace with that host alone, `None` if
+    /// nothing changes; and the ops to wait for.
     pub fn show_namespace(
         &mut self,
         nqn: &str,
         nsid: u32,
         host: &str,
         shows: bool,
-    ) -> Result<Option<ChangedNamespace>, Error> {
+    ) -> Result<(Option<ChangedNamespace>, Leaving), Error> {
         let host: Nqn = host.parse().map_err(|e: crate::spec::NqnError| Error::invalid(e.to_string()))?;
         let subsystem = self.subsystem_mut(nqn)?;
         let uid = subsystem.uid;
@@ -810,23 +814,26 @@ impl Configuration {
         let changes = if shows { hosts.insert(host.clone()) } else { hosts.remove(&host) };
         // A host that has it detached has lost and gained nothing.
         let is_told = changes && !namespace.spec.detached.includes(&host);
-        let group = namespace.spec.ana_group;
+        let (group, device) = (namespace.spec.ana_group, Some(namespace.entry.uid));
         if changes {
             subsystem.regroup(group);
         }
-        Ok(is_told.then_some(ChangedNamespace { subsystem: uid, nsid, hosts: Audience::one(host) }))
+        let hosts = Arc::new(BTreeSet::from_iter((!shows).then(|| host.clone())));
+        let changed = is_told.then_some(ChangedNamespace { subsystem: uid, nsid, hosts: Audience::one(host) });
+        Ok((changed, Leaving::Hosts { subsystem: uid, device, hosts }))
     }
 
     /// Lets a host manage namespaces, or stops that. Returns true if that changes anything.
     pub fn set_manager(&mut self, nqn: &str, host: &str, may_manage: bool) -> Result<bool, Error> {
         let host: Nqn = host.parse().map_err(|e: crate::spec::NqnError| Error::invalid(e.to_string()))?;
         let managers = &mut self.subsystem_mut(nqn)?.managers;
-        let before = managers.len();
-        managers.retain(|other| *other != host);
-        if may_manage {
-            managers.push(host);
+        let changes = managers.contains(&host) != may_manage;
+        match may_manage {
+            true if changes => managers.push(host),
+            true => {}
+            false => managers.retain(|other| *other != host),
         }
-        Ok(managers.len() != before)
+        Ok(changes)
     }
 
     /// Attaches a namespace to hosts, or detaches it from them. Returns the namespace for each host whose active
@@ -844,7 +851,7 @@ impl Configuration {
         let subsystem = self.subsystem_mut(nqn)?;
         let uid = subsystem.uid;
         let namespace = subsystem.namespaces.get_mut(&nsid).ok_or_else(|| no_namespace(nqn, nsid))?;
-        let device = namespace.entry.uid;
+        let device = Some(namespace.entry.uid);
         let spec = &mut namespace.spec;
         let is_new = |host: &&String| spec.detached.includes(host) == attaches;
         let changing: BTreeSet<String> = hosts.iter().filter(is_new).cloned().collect();
@@ -914,23 +921,24 @@ impl Configuration {
         Ok(())
     }
 
-    /// Removes a listener. Returns true if any subsystem still listens on the address.
-    pub fn remove_listener(&mut self, nqn: &str, address: SocketAddr) -> Result<bool, Error> {
+    /// Removes a listener. Returns true if any subsystem still listens on the address, and the ops to wait for.
+    pub fn remove_listener(&mut self, nqn: &str, address: SocketAddr) -> Result<(bool, Option<Leaving>), Error> {
         let listeners = self.listeners_mut(nqn)?;
         let before = listeners.len();
         listeners.retain(|other| *other != address);
         if listeners.len() == before {
             return Err(not_listening(nqn, address));
         }
-        if let Ok(subsystem) = self.subsystem_mut(nqn) {
+        let leaving = self.subsystem_mut(nqn).ok().map(|subsystem| {
             subsystem.ana.remove(&address);
-        }
+            Leaving::Ended(Paths { subsystem: subsystem.uid, listener: Some(address) })
+        });
         self.generation += 1;
         let is_used = self.listens(address);
         if !is_used {
             self.secured.remove(&address);
         }
-        Ok(is_used)
+        Ok((is_used, leaving))
     }
 
     /// True if hosts reach the service on that listener.

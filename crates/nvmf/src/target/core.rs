@@ -409,11 +409,13 @@ impl Core {
     ) {
         let is_meant = |controller: &Controller, device_uid: u64| match leaving {
             Leaving::Paths(paths) => paths.include(controller) && self.refusal(controller, device_uid).is_some(),
+            Leaving::Ended(paths) => paths.include(controller),
             Leaving::Hosts { subsystem, device, hosts } => {
                 controller.service == Service::Subsystem(*subsystem)
-                    && *device == device_uid
+                    && device.is_none_or(|device| device == device_uid)
                     && hosts.contains(controller.host_nqn.as_str())
             }
+            Leaving::Device(device) => *device == device_uid,
         };
         let leaves = |tag: usize, flight: &Flight| {
             let controller = self.late.get(&tag).cloned().or_else(|| controller_of(flight.connection));

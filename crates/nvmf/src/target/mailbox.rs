@@ -39,6 +39,8 @@ pub(super) enum Message {
     Arrive(Box<Moving>),
     /// Close the connection, because its controller no longer exists.
     Close(Token),
+    /// Close the connections of a host to a subsystem, given by its uid; then answer.
+    Disconnect(u64, Arc<str>, mpsc::Sender<()>),
     /// The controller of this connection has events for the host.
     Events(Token),
     /// Take a held command back: the queue and id of the command, and the queue and id of the Abort that asks.

@@ -88,16 +88,25 @@ pub use crate::spec::DISCOVERY_NQN;
 /// Connections that the kernel may hold for a listener before the target accepts them.
 const BACKLOG: i32 = 4096;
 
-/// The ops that devices have of paths which refuse commands by now, or of hosts that have a namespace detached by now.
-#[must_use = "without `wait`, an op of the path may end after the call"]
-pub struct Departure(mpsc::Receiver<()>);
+/// The ops that devices still have of hosts, paths or namespaces to which a call has closed the way.
+#[must_use = "without `wait`, an op may end after the call"]
+#[derive(Debug, Default)]
+pub struct Departure(Vec<mpsc::Receiver<()>>);
 
 impl Departure {
-    /// Waits until the last of the ops has left its device: nothing that a host writes in another way from now
-    /// on is overtaken by them. Waits for as long as a device takes.
+    /// Waits until the last of the ops has left its device: nothing that anybody writes in another way from now on is
+    /// overtaken by them. Waits for as long as a device takes.
     pub fn wait(self) {
-        // Each reactor drops its sender when it has none of the ops any more.
-        let _ = self.0.recv();
+        for departed in self.0 {
+            // Each reactor drops its sender when it has none of the ops any more.
+            let _ = departed.recv();
+        }
+    }
+
+    /// The ops of both.
+    pub fn and(mut self, mut other: Departure) -> Departure {
+        self.0.append(&mut other.0);
+        self
     }
 }
 
@@ -461,7 +470,7 @@ impl Target {
         for mailbox in &self.shared.mailboxes {
             mailbox.send(Message::Depart(leaving.clone(), left.clone()));
         }
-        Departure(departure)
+        Departure(vec![departure])
     }
 
     /// The options that the target runs with, `max_io_bytes` as reduced by the budget.
@@ -518,14 +527,17 @@ impl Target {
         self.change(|configuration| specs.map(|spec| configuration.create_device(spec)).collect())
     }
 
-    /// Deletes a device. Namespaces on it are removed first, as by [`Target::remove_namespace`].
+    /// Deletes a device. Namespaces on it are removed first, as by [`Target::remove_namespace`]. Returns the ops that
+    /// the device still has; a faulty device ends those that would never end.
     ///
     /// # Errors
     /// `NotFound`; `Busy` while another device is stacked on it.
-    pub fn delete_device(&self, name: &str) -> Result<(), Error> {
-        let removed = self.change(|configuration| configuration.delete_device(name))?;
+    pub fn delete_device(&self, name: &str) -> Result<Departure, Error> {
+        let entry = Arc::clone(self.shared.configuration().device(name)?);
+        let (removed, leaving) = self.change(|configuration| configuration.delete_device(name))?;
+        entry.device.set_faults(&[]);
         self.namespaces_changed(&removed);
-        Ok(())
+        Ok(self.departure(leaving))
     }
 
     /// Changes the capacity; hosts are told that the namespace changed. For files `bytes` of `None` takes up the file's
@@ -622,16 +634,18 @@ impl Target {
         self.change(|configuration| configuration.create_subsystem(spec))
     }
 
-    /// Deletes a subsystem; its hosts are disconnected. Ports on which nothing else is reached are closed.
+    /// Deletes a subsystem; its hosts are disconnected. Ports on which nothing else is reached are closed. Returns the
+    /// ops that devices still have of its hosts.
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn delete_subsystem(&self, nqn: &str) -> Result<(), Error> {
+    pub fn delete_subsystem(&self, nqn: &str) -> Result<Departure, Error> {
         let listeners = self.shared.configuration().subsystem(nqn)?.listeners.clone();
         for address in listeners {
-            self.remove_listener(nqn, address)?;
+            drop(self.remove_listener(nqn, address)?); // among those of the subsystem
         }
-        self.change(|configuration| configuration.delete_subsystem(nqn)).map(drop)
+        let leaving = self.change(|configuration| configuration.delete_subsystem(nqn))?;
+        Ok(self.departure(leaving))
     }
 
     /// All subsystems in order of creation, without the discovery service.
@@ -666,27 +680,28 @@ impl Target {
         Ok(nsid)
     }
 
-    /// Removes a namespace: commands that the pacer holds for it fail, ops inside the device end; connected hosts are
-    /// told.
+    /// Removes a namespace: commands that the pacer holds for it fail; connected hosts are told. Returns the ops that
+    /// its device still has.
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn remove_namespace(&self, nqn: &str, nsid: u32) -> Result<(), Error> {
-        let removed = self.change(|configuration| configuration.remove_namespace(nqn, nsid))?;
+    pub fn remove_namespace(&self, nqn: &str, nsid: u32) -> Result<Departure, Error> {
+        let (removed, leaving) = self.change(|configuration| configuration.remove_namespace(nqn, nsid))?;
         self.namespaces_changed(&[removed]);
-        Ok(())
+        Ok(self.departure(leaving))
     }
 
-    /// Shows a namespace to a host, or hides it: the commands of the host that the pacer holds for it fail then, and
-    /// ops inside the device end. A host that is connected is told.
+    /// Shows a namespace to a host, or hides it: the commands of the host that the pacer holds for it fail then. A host
+    /// that is connected is told. Returns the ops that the device still has of a host from which it is hidden.
     ///
     /// # Errors
     /// `NotFound` (subsystem or namespace); `Invalid` if every host sees the namespace, and for an NQN against the
     /// standard.
-    pub fn show_namespace(&self, nqn: &str, nsid: u32, host_nqn: &str, shows: bool) -> Result<(), Error> {
-        let changed = self.change(|configuration| configuration.show_namespace(nqn, nsid, host_nqn, shows))?;
+    pub fn show_namespace(&self, nqn: &str, nsid: u32, host_nqn: &str, shows: bool) -> Result<Departure, Error> {
+        let change = |new: &mut Configuration| new.show_namespace(nqn, nsid, host_nqn, shows);
+        let (changed, leaving) = self.change(change)?;
         self.namespaces_changed(changed.as_slice());
-        Ok(())
+        Ok(self.departure(leaving))
     }
 
     /// Attaches a namespace to hosts, or detaches it, for all of their controllers from now on, and tells the hosts
@@ -812,16 +827,16 @@ impl Target {
     }
 
     /// Makes the subsystem unreachable on `address`; connections that came in on it end. The port is closed with its
-    /// last subsystem.
+    /// last subsystem. Returns the ops that devices still have of these connections.
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn remove_listener(&self, nqn: &str, address: SocketAddr) -> Result<(), Error> {
-        let is_used = self.change(|configuration| configuration.remove_listener(nqn, address))?;
+    pub fn remove_listener(&self, nqn: &str, address: SocketAddr) -> Result<Departure, Error> {
+        let (is_used, leaving) = self.change(|configuration| configuration.remove_listener(nqn, address))?;
         if !is_used {
             self.shared.ask(0, |done| Message::Unlisten(address, done));
         }
-        Ok(())
+        Ok(leaving.map_or_else(Departure::default, |leaving| self.departure(leaving)))
     }
 
     /// The addresses on which the discovery service is reachable, in order: its own addresses, and the addresses of all
@@ -862,23 +877,22 @@ impl Target {
         self.change(|configuration| configuration.add_host(nqn, host_nqn))
     }
 
-    /// Stops letting a host connect to a subsystem, and closes its controllers there unless the subsystem lets any host
-    /// in.
+    /// Stops letting a host connect to a subsystem, and closes its connections there unless the subsystem lets any host
+    /// in. Returns the ops that devices still have of the host.
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn remove_host(&self, nqn: &str, host_nqn: &str) -> Result<(), Error> {
+    pub fn remove_host(&self, nqn: &str, host_nqn: &str) -> Result<Departure, Error> {
         let subsystem = self.change(|configuration| configuration.remove_host(nqn, host_nqn))?;
-        let any = self.shared.configuration().subsystem(nqn).is_ok_and(|subsystem| subsystem.spec.allow_any_host);
-        let controllers = self.shared.controllers();
-        let of_host = controllers.iter().filter(|controller| {
-            !any && controller.service == Service::Subsystem(subsystem) && controller.host_nqn.as_str() == host_nqn
-        });
-        for controller in of_host {
-            let admin = controller.lock().admin;
-            self.shared.send(admin.reactor, Message::Close(admin));
+        let stays = self.shared.configuration().subsystem(nqn).is_ok_and(|subsystem| subsystem.spec.allow_any_host);
+        if stays {
+            return Ok(Departure::default());
         }
-        Ok(())
+        let host: Arc<str> = host_nqn.into();
+        // After this, an I/O queue that is on its way to another reactor finds no controller there.
+        self.shared.ask_all(|done| Message::Disconnect(subsystem, Arc::clone(&host), done));
+        let hosts = Arc::new([host_nqn.to_string()].into());
+        Ok(self.departure(Leaving::Hosts { subsystem, device: None, hosts }))
     }
 
     /// Lets every host in, or only those listed from now on; connections stay.

@@ -22,7 +22,7 @@ use sys::clock::Clock;
 
 use super::configuration::Configuration;
 use super::connection::{Connection, Ended, Phase};
-use super::controller::IoQueue;
+use super::controller::{Controller, IoQueue, Service};
 use super::core::Core;
 use super::mailbox::{Message, Token};
 use super::reservations::{self, Eviction};
@@ -665,6 +665,17 @@ impl Reactor {
                 if self.by_token(token).is_some() {
                     self.close(token.index as usize);
                 }
+            }
+            Message::Disconnect(subsystem, host, done) => {
+                let is_its = |controller: &Controller| {
+                    controller.service == Service::Subsystem(subsystem) && controller.host_nqn.as_str() == &*host
+                };
+                for index in self.all() {
+                    if self.connections[index].controller.as_deref().is_some_and(is_its) {
+                        self.close(index);
+                    }
+                }
+                let _ = done.send(());
             }
             Message::Events(token) => {
                 let index = token.index as usize;

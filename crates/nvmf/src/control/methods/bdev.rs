@@ -494,7 +494,8 @@ fn no_such(state: &State, name: &str) -> RpcError {
 fn delete(state: &mut State, params: &Params, methods: &[&str]) -> Outcome {
     let name = params.text("name");
     made_by(state, name, methods)?;
-    state.target.delete_device(name).map_err(refusal)?;
+    let departure = state.target.delete_device(name).map_err(refusal)?;
+    state.await_departure(departure);
     state.forget(|method, given| device_of(method, Some(given)).as_deref() == Some(name));
     state.faults.remove(name);
     forget_users(state, name);
@@ -612,7 +613,8 @@ fn split_delete(state: &mut State, params: &Params) -> Outcome {
         return Err(RpcError::new(-16, format!("{part} is below {by}: delete that first"))); // EBUSY
     }
     for part in parts {
-        state.target.delete_device(&part.spec.name).map_err(refusal)?;
+        let departure = state.target.delete_device(&part.spec.name).map_err(refusal)?;
+        state.await_departure(departure);
         forget_users(state, &part.spec.name);
     }
     state.forget(|method, given| method == "bdev_split_create" && given["base_bdev"] == base);

@@ -53,14 +53,15 @@ pub static METHODS: &[Method] = &[
     ),
     method(
         "nvmf_subsystem_remove_host",
-        "Remove a host from the list of a subsystem, and disconnect the host",
+        "Remove a host from the list of a subsystem, and disconnect the host; the answer comes when no device works any \
+         more for the host",
         &[
             NQN,
             HOST,
             Param::ignored(
                 "timeout_ms",
                 U64,
-                "the most that the host's I/O may take: the host is disconnected at once",
+                "the most that the host's I/O may take: the host is disconnected at once, and the answer waits for its I/O",
             ),
             TGT_NAME,
         ],
@@ -86,7 +87,11 @@ fn add_host(state: &mut State, params: &Params) -> Outcome {
     let keys = state.keys.clone();
     keys.set(nqn, host, credentials);
     keys.set_tls(nqn, host, tls_key);
-    state.target.add_host(nqn, host).map_err(refusal)?;
+    if let Err(error) = state.target.add_host(nqn, host) {
+        keys.set(nqn, host, None);
+        keys.set_tls(nqn, host, None);
+        return Err(refusal(error));
+    }
     state.remember("nvmf", "nvmf_subsystem_add_host", params.as_given().clone());
     Ok(Value::Bool(true))
 }
@@ -108,7 +113,8 @@ fn set_keys(state: &mut State, params: &Params) -> Outcome {
 
 fn remove_host(state: &mut State, params: &Params) -> Outcome {
     let (nqn, host) = (params.text("nqn"), params.text("host"));
-    state.target.remove_host(nqn, host).map_err(refusal)?;
+    let departure = state.target.remove_host(nqn, host).map_err(refusal)?;
+    state.await_departure(departure);
     state.keys.set(nqn, host, None);
     state.keys.set_tls(nqn, host, None);
     state.forget(|method, given| method == "nvmf_subsystem_add_host" && given["nqn"] == nqn && given["host"] == host);

@@ -51,7 +51,8 @@ pub static METHODS: &[Method] = &[
     ),
     method(
         "nvmf_subsystem_remove_listener",
-        "Stop listening on an address, and disconnect the hosts that came in on it",
+        "Stop listening on an address, and disconnect the hosts that came in on it; the answer comes when no device works \
+         any more for them",
         &[NQN, LISTEN_ADDRESS, TGT_NAME],
         "true",
         remove_listener,
@@ -126,7 +127,8 @@ fn add_listener(state: &mut State, params: &Params) -> Outcome {
 
 fn remove_listener(state: &mut State, params: &Params) -> Outcome {
     let (nqn, address) = (nqn(params), listen_address(params)?);
-    state.target.remove_listener(nqn, address).map_err(refusal)?;
+    let departure = state.target.remove_listener(nqn, address).map_err(refusal)?;
+    state.await_departure(departure);
     let gone = address_of(&address);
     state.forget(|method, given| {
         matches!(method, "nvmf_subsystem_add_listener" | "nvmf_subsystem_listener_set_ana_state")
@@ -146,7 +148,8 @@ fn ana_state(params: &Params) -> Result<AnaState, RpcError> {
 fn set_ana_state(state: &mut State, params: &Params) -> Outcome {
     let (nqn, address) = (nqn(params), listen_address(params)?);
     let group = params.u32_if("anagrpid");
-    state.departure = Some(state.target.set_ana_state(nqn, address, group, ana_state(params)?).map_err(refusal)?);
+    let departure = state.target.set_ana_state(nqn, address, group, ana_state(params)?).map_err(refusal)?;
+    state.await_departure(departure);
     let states = subsystem(state, nqn)?.ana_states.remove(&address).unwrap_or_default();
     remember_states(state, nqn, address, &states);
     Ok(Value::Bool(true))

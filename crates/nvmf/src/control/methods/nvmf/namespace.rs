@@ -57,7 +57,7 @@ pub static METHODS: &[Method] = &[
     ),
     method(
         "nvmf_subsystem_remove_ns",
-        "Remove a namespace, and notify hosts",
+        "Remove a namespace, and notify hosts; the answer comes when no device works any more for it",
         &[NQN, Param::required("nsid", U32, "number of the namespace"), TGT_NAME],
         "true",
         remove_ns,
@@ -84,7 +84,8 @@ pub static METHODS: &[Method] = &[
     ),
     method(
         "nvmf_ns_remove_host",
-        "Hide a namespace that was added with no_auto_visible from a host, and notify the host",
+        "Hide a namespace that was added with no_auto_visible from a host, and notify the host; the answer comes when no \
+         device works any more for the host on the namespace",
         &[NQN, Param::required("nsid", U32, "number of the namespace"), HOST, TGT_NAME],
         "true",
         |state, params| show_namespace(state, params, false),
@@ -172,7 +173,8 @@ fn identity<const BYTES: usize>(given: &Params, name: &str) -> Result<Option<[u8
 
 fn remove_ns(state: &mut State, params: &Params) -> Outcome {
     let (nqn, nsid) = (params.text("nqn"), params.u32_if("nsid").unwrap_or_default());
-    state.target.remove_namespace(nqn, nsid).map_err(refusal)?;
+    let departure = state.target.remove_namespace(nqn, nsid).map_err(refusal)?;
+    state.await_departure(departure);
     state.forget(|method, given| {
         let is_of = given["namespace"]["nsid"] == nsid || method == "nvmf_ns_add_host" && given["nsid"] == nsid;
         matches!(method, "nvmf_subsystem_add_ns" | "nvmf_ns_add_host") && given["nqn"] == nqn && is_of
@@ -185,14 +187,15 @@ fn set_ana_group(state: &mut State, params: &Params) -> Outcome {
     let (nsid, group) = (params.u32_if("nsid").unwrap_or_default(), params.u32_if("anagrpid").unwrap_or_default());
     let departure = state.target.set_ana_group(nqn, nsid, group).map_err(refusal)?;
     amend_namespace(state, nqn, nsid, "anagrpid", json!(group));
-    state.departure = Some(departure);
+    state.await_departure(departure);
     Ok(Value::Bool(true))
 }
 
 fn show_namespace(state: &mut State, params: &Params, shows: bool) -> Outcome {
     let (nqn, host) = (params.text("nqn"), params.text("host"));
     let nsid = params.u32_if("nsid").unwrap_or_default();
-    state.target.show_namespace(nqn, nsid, host, shows).map_err(refusal)?;
+    let departure = state.target.show_namespace(nqn, nsid, host, shows).map_err(refusal)?;
+    state.await_departure(departure);
     state.forget(|method, given| {
         method == "nvmf_ns_add_host" && given["nqn"] == nqn && given["nsid"] == nsid && given["host"] == host
     });
@@ -235,7 +238,7 @@ fn set_attachment(
     attaches: bool,
 ) -> Result<(), target::Error> {
     let departure = state.target.attach_namespace(nqn, nsid, hosts, attaches)?;
-    state.departure = Some(departure);
+    state.await_departure(departure);
     let subsystems = state.target.subsystems();
     let subsystem = subsystems.iter().find(|subsystem| subsystem.spec.nqn == nqn);
     let namespace = subsystem.and_then(|subsystem| subsystem.namespaces.iter().find(|it| it.nsid == nsid));

@@ -57,7 +57,7 @@ pub static METHODS: &[Method] = &[
     ),
     method(
         "nvmf_delete_subsystem",
-        "Delete a subsystem, and disconnect its hosts",
+        "Delete a subsystem, and disconnect its hosts; the answer comes when no device works any more for them",
         &[NQN, TGT_NAME],
         "true",
         delete_subsystem,
@@ -103,7 +103,8 @@ fn create_subsystem(state: &mut State, params: &Params) -> Outcome {
 fn delete_subsystem(state: &mut State, params: &Params) -> Outcome {
     let nqn = params.text("nqn");
     let hosts = subsystem(state, nqn)?.hosts;
-    state.target.delete_subsystem(nqn).map_err(refusal)?;
+    let departure = state.target.delete_subsystem(nqn).map_err(refusal)?;
+    state.await_departure(departure);
     for host in &hosts {
         state.keys.set(nqn, host, None);
         state.keys.set_tls(nqn, host, None);
