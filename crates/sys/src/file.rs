@@ -8,6 +8,7 @@ use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Alignment in bytes that O_DIRECT asks of memory and of offsets and lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +113,27 @@ pub fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// The time for which a process that was killed may keep a file locked: its end takes a moment, and its ring lets go of
+/// files, and of the writes that are in flight, after it.
+const LAST_MOMENTS: Duration = Duration::from_secs(2);
+
+/// As [`try_lock`], and waits for the end of a process that was killed, for at most two seconds.
+///
+/// # Errors
+/// ENOLCK on file systems without locks.
+pub fn lock_after_others(file: &File, exclusive: bool) -> io::Result<bool> {
+    let until = Instant::now() + LAST_MOMENTS;
+    loop {
+        if try_lock(file, exclusive)? {
+            return Ok(true);
+        }
+        if Instant::now() >= until {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -11,7 +11,6 @@ use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -20,8 +19,6 @@ use crate::identity::{self, uuid_text};
 
 /// The version of the file's form.
 const FORM: u64 = 1;
-/// The time for which a target that was killed may still hold the lock: its end takes a moment.
-const LAST_MOMENTS: Duration = Duration::from_secs(2);
 
 /// The directory of one target's state. Only one process has it at a time.
 pub struct StateDirectory {
@@ -50,13 +47,9 @@ impl StateDirectory {
             .map_err(|error| system("cannot create the directory", error))?;
         let lock = File::options().write(true).create(true).truncate(false).mode(0o600).open(path.join("lock"));
         let lock = lock.map_err(|error| system("cannot open its lock", error))?;
-        let until = Instant::now() + LAST_MOMENTS;
-        while !sys::file::try_lock(&lock, true).map_err(|error| system("cannot lock it", error))? {
-            if Instant::now() >= until {
-                let who = sys::file::lock_holder(&lock).map_or("another target".into(), |pid| format!("process {pid}"));
-                return Err(format!("--state {}: {who} uses it: give each target its own directory", path.display()));
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        if !sys::file::lock_after_others(&lock, true).map_err(|error| system("cannot lock it", error))? {
+            let who = sys::file::lock_holder(&lock).map_or("another target".into(), |pid| format!("process {pid}"));
+            return Err(format!("--state {}: {who} uses it: give each target its own directory", path.display()));
         }
         for place in [path, &reservations] {
             remove_partial_files(place).map_err(|error| system("cannot remove what a crash left", error))?;

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use super::uring::{Ends, Held, Uring};
 use super::{Channel, Device, DeviceSpec, Done, EIO, Error, Io, Local};
@@ -25,24 +24,6 @@ pub(super) struct File {
     /// True if no range of the file is deallocated.
     pub(super) keeps_allocated: bool,
     identity: String,
-}
-
-/// The time for which a killed process may keep a file locked: its ring lets go of files, and of the writes that
-/// are in flight, a moment after its end.
-const LAST_WRITES: Duration = Duration::from_secs(2);
-
-/// Locks the file. Returns false if another process holds a lock that conflicts.
-fn lock(file: &fs::File, exclusive: bool) -> io::Result<bool> {
-    let until = Instant::now() + LAST_WRITES;
-    loop {
-        if sys::file::try_lock(file, exclusive)? {
-            return Ok(true);
-        }
-        if Instant::now() >= until {
-            return Ok(false);
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 impl File {
@@ -80,7 +61,7 @@ impl File {
         if !kind.is_file() && !kind.is_block_device() {
             return Err(wrong_kind());
         }
-        match lock(&file, !read_only) {
+        match sys::file::lock_after_others(&file, !read_only) {
             Ok(true) => {}
             Ok(false) => {
                 let who = match sys::file::lock_holder(&file) {

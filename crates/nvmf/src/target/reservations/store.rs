@@ -2,70 +2,93 @@
 //! may change from one target to the other.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde_json::{Value, json};
 
 use super::rules::{MOST_REGISTRANTS, Registrant, Reservation, Rules};
-use crate::device::Error;
+use crate::device::{Error, ErrorKind};
 use crate::identity::{parse_uuid, uuid_text};
 use crate::spec::reservation::{HostId, ReservationType};
 
 /// The most bytes that a file may have: 256 registrants take 30 KiB.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The number of the store that may write a file. A store that loads the file takes the next number.
-type Turn = Arc<Mutex<u64>>;
+/// A file that stores of this process have, and no other process.
+#[derive(Debug)]
+struct Held {
+    /// The number of the store that may write the file. A store that loads the file takes the next number.
+    turn: Mutex<u64>,
+    /// Locked for as long as this is open. A rename replaces the file itself, which therefore cannot carry the lock.
+    _lock: File,
+}
 
-/// The turns of all files that stores of this process have.
-static TURNS: Mutex<BTreeMap<PathBuf, Weak<Mutex<u64>>>> = Mutex::new(BTreeMap::new());
+/// All files that stores of this process have.
+static HELD: Mutex<BTreeMap<PathBuf, Weak<Held>>> = Mutex::new(BTreeMap::new());
 
 /// The file of one namespace.
 #[derive(Debug)]
 pub(super) struct Store {
     file: PathBuf,
     namespace_uuid: [u8; 16],
-    turn: Turn,
-    /// The turn of this store; 0 before it has loaded the file.
-    own_turn: u64,
+    /// The file, and the turn of this store, once it has loaded the file.
+    held: Option<(Arc<Held>, u64)>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The turn of a file, whatever path names it.
-fn turn(file: &Path) -> Turn {
+/// Takes a file, whatever path names it, for this process.
+///
+/// # Errors
+/// `Busy` if another process has it; the file of its lock cannot be made.
+fn hold(file: &Path) -> Result<Arc<Held>, Error> {
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
-    let mut turns = locked(&TURNS);
-    turns.retain(|_, turn| turn.strong_count() > 0);
-    let entry = turns.entry(directory.join(file.file_name().unwrap_or_default())).or_default();
-    entry.upgrade().unwrap_or_else(|| {
-        let turn = Turn::default();
-        *entry = Arc::downgrade(&turn);
-        turn
-    })
+    let mut name = file.file_name().unwrap_or_default().to_os_string();
+    let mut held = locked(&HELD);
+    held.retain(|_, file| file.strong_count() > 0);
+    let entry = held.entry(directory.join(&name)).or_default();
+    if let Some(present) = entry.upgrade() {
+        return Ok(present);
+    }
+    name.push(".lock");
+    let cannot = |error| Error::system(format!("cannot lock the reservations in {}", file.display()), error);
+    let lock = File::options().write(true).create(true).truncate(false).mode(0o600).open(directory.join(name));
+    let lock = lock.map_err(cannot)?;
+    if !sys::file::lock_after_others(&lock, true).map_err(cannot)? {
+        let who = sys::file::lock_holder(&lock).map_or("another process".into(), |pid| format!("process {pid}"));
+        let why = format!("{who} keeps reservations in {}: give each target its own file", file.display());
+        return Err(Error::new(ErrorKind::Busy, why));
+    }
+    let taken = Arc::new(Held { turn: Mutex::default(), _lock: lock });
+    *entry = Arc::downgrade(&taken);
+    Ok(taken)
 }
 
 impl Store {
     pub fn new(file: PathBuf, namespace_uuid: [u8; 16]) -> Store {
-        let turn = turn(&file);
-        Store { file, namespace_uuid, turn, own_turn: 0 }
+        Store { file, namespace_uuid, held: None }
     }
 
     /// The rules in the file, which this store alone writes from now on: a command that still waits for a namespace
     /// that was removed must not write over those of the namespace that was added in its place.
     ///
     /// # Errors
-    /// As [`Store::read`]; the store from before keeps the file.
+    /// As [`Store::read`] and [`hold`]; the store from before keeps the file.
     pub fn load(&mut self) -> Result<Rules, Error> {
-        let mut turn = locked(&self.turn);
+        self.read()?; // a file of another kind gets no lock beside it
+        let held = hold(&self.file)?;
+        let mut turn = locked(&held.turn);
         let rules = self.read()?;
         *turn += 1;
-        self.own_turn = *turn;
+        self.held = Some((Arc::clone(&held), *turn));
+        drop(turn);
         Ok(rules)
     }
 
@@ -109,10 +132,14 @@ impl Store {
     /// # Errors
     /// The file cannot be written; another namespace has it now.
     pub fn save(&self, rules: &Rules) -> Result<(), Error> {
-        let turn = locked(&self.turn);
-        if *turn != self.own_turn {
+        let gone = || {
             let name = self.file.display();
-            return Err(Error::invalid(format!("its namespace was removed, and another one has {name} now")));
+            Error::invalid(format!("its namespace was removed, and another one has {name} now"))
+        };
+        let (held, own) = self.held.as_ref().ok_or_else(gone)?;
+        let turn = locked(&held.turn);
+        if *turn != *own {
+            return Err(gone());
         }
         let text = format!("{:#}\n", object(rules, &self.namespace_uuid));
         sys::replace::replace(&self.file, text.as_bytes())
@@ -236,6 +263,25 @@ mod tests {
         new.save(&rules(true, &[4], None)).expect("saved");
         old.save(&rules(true, &[5], None)).expect_err("it comes too late");
         assert_eq!(Store::new(file, NAMESPACE).load().expect("loaded"), rules(true, &[4], None));
+    }
+
+    /// Locks of one process exclude each other as those of two do (flock(2)).
+    #[test]
+    fn a_file_belongs_to_one_process() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("ns.json");
+        let lock = || File::options().write(true).create(true).truncate(false).open(dir.path().join("ns.json.lock"));
+        let other = lock().expect("made");
+        assert!(sys::file::try_lock(&other, true).expect("locks"));
+        let error = Store::new(file.clone(), NAMESPACE).load().expect_err("another process has it").to_string();
+        assert!(error.contains(&format!("process {} keeps reservations in ", std::process::id())), "{error}");
+        drop(other);
+        let mut mine = Store::new(file.clone(), NAMESPACE);
+        mine.load().expect("it is free");
+        mine.save(&rules(true, &[1], None)).expect("saved");
+        assert!(!sys::file::try_lock(&lock().expect("there"), true).expect("locks"), "also once it was replaced");
+        drop(mine);
+        assert!(sys::file::try_lock(&lock().expect("there"), true).expect("locks"));
     }
 
     #[test]
