@@ -282,6 +282,14 @@ fn a_path_that_is_inaccessible_refuses_what_addresses_a_namespace_and_nothing_el
             assert!(refuses(done.status), "{opcode:#x} {id:#x} {nsid:#x}: {:?}", done.status);
         }
     }
+    // Features that are of a namespace, where they name one; not those of the other group, and not those of all.
+    for id in [feature::ERROR_RECOVERY, feature::WRITE_ATOMICITY] {
+        assert!(refuses(one.admin.command(persistence(admin::GET_FEATURES, id, 1), &[]).status), "{id:#x}");
+        assert!(refuses(one.admin.command(persistence(admin::SET_FEATURES, id, 1), &[]).status), "{id:#x}");
+        for nsid in [0, 2] {
+            assert!(one.admin.command(persistence(admin::GET_FEATURES, id, nsid), &[]).status.is_ok(), "{id:#x}");
+        }
+    }
     // A number without a namespace is invalid on every path.
     assert!(one.reads(5).is(Status::INVALID_NAMESPACE));
     // The controller and the group that is accessible work on, and so does the other path.

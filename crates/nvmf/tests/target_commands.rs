@@ -226,6 +226,36 @@ fn logs_and_features() {
     assert_eq!(admin.command(Command::new(admin::KEEP_ALIVE, 0), &[]).status, Status::SUCCESS);
 }
 
+/// Base specification 2.0, 5.27: features of the controller are not set for one namespace.
+#[test]
+fn a_feature_of_the_controller_is_not_set_for_a_namespace() {
+    let served = Served::plain();
+    let mut admin = Host::admin(served.address);
+    let mut set = |id: u8, nsid: u32, value: u32| {
+        let command = Command { cdw10: id.into(), cdw11: value, ..Command::new(admin::SET_FEATURES, nsid) };
+        admin.command(command, &[]).status
+    };
+    let wrong = Status::FEATURE_NOT_NAMESPACE_SPECIFIC.do_not_retry();
+    for (id, value) in [
+        (feature::ARBITRATION, 0),
+        (feature::POWER_MANAGEMENT, 0),
+        (feature::TEMPERATURE_THRESHOLD, 0x140),
+        (feature::VOLATILE_WRITE_CACHE, 1),
+        (feature::NUMBER_OF_QUEUES, 0),
+        (feature::WRITE_ATOMICITY, 0),
+        (feature::ASYNC_EVENT_CONFIGURATION, 0),
+        (feature::KEEP_ALIVE_TIMER, 20_000),
+    ] {
+        assert_eq!(set(id, 1, value), wrong, "{id:#x}");
+        for nsid in [0, 9, u32::MAX] {
+            assert_eq!(set(id, nsid, value), Status::SUCCESS, "{id:#x} {nsid:#x}");
+        }
+    }
+    for id in [feature::ERROR_RECOVERY, feature::RESERVATION_MASK] {
+        assert_eq!(set(id, 1, 0), Status::SUCCESS, "{id:#x} is of namespaces");
+    }
+}
+
 #[test]
 fn hosts_hear_of_namespaces_that_come_go_and_grow() {
     let served = Served::plain();

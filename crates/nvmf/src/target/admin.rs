@@ -196,6 +196,7 @@ fn get_features(
         feature::Select::Saved | feature::Select::Reserved => return Err(Status::INVALID_FIELD.do_not_retry()),
         _ => {}
     }
+    check_path(conn, core, id, command.nsid)?;
     let is_default = feature::select(command.cdw10) == feature::Select::Default;
     let state = controller.lock();
     let value = |default: u32| {
@@ -243,6 +244,17 @@ fn default_threshold(threshold: feature::Threshold) -> u16 {
         (true, _) => 0,
         (false, true) => logs::WARNING_KELVINS,
         (false, false) => u16::MAX,
+    }
+}
+
+/// Judges the namespace that a feature is asked of or set for.
+///
+/// # Errors
+/// The status of its ANA state, for the features that are not available where the namespace is not (section 8.1).
+fn check_path(conn: &Connection, core: &Core, id: u8, nsid: u32) -> Result<(), Status> {
+    match conn.namespace(core, nsid) {
+        Some(namespace) if matches!(id, feature::ERROR_RECOVERY | feature::WRITE_ATOMICITY) => conn.admits(namespace),
+        _ => Ok(()),
     }
 }
 
@@ -313,6 +325,13 @@ fn set_features(
         return Err(Status::FEATURE_NOT_SAVEABLE.do_not_retry());
     }
     let id = feature::identifier(command.cdw10);
+    check_path(conn, core, id, command.nsid)?;
+    // Section 5.27: features of the controller are not set for a namespace. Error Recovery is of a namespace; all
+    // namespaces have one value here.
+    let of_namespaces = matches!(id, feature::ERROR_RECOVERY | feature::RESERVATION_MASK);
+    if is_known(id) && !of_namespaces && conn.namespace(core, command.nsid).is_some() {
+        return Err(Status::FEATURE_NOT_NAMESPACE_SPECIFIC.do_not_retry());
+    }
     let mut state = controller.lock();
     match id {
         feature::NUMBER_OF_QUEUES => {
