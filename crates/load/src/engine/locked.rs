@@ -160,6 +160,10 @@ impl Engine for Locked {
         self.engine.failure()
     }
 
+    fn reason(&self, errno: i32) -> Option<String> {
+        self.engine.reason(errno)
+    }
+
     fn stray_bytes(&self) -> u64 {
         self.engine.stray_bytes()
     }

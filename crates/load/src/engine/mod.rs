@@ -168,6 +168,11 @@ pub trait Engine: Send {
         None
     }
 
+    /// The peer's word for the latest op that failed with `errno`, where error numbers say less than the peer does.
+    fn reason(&self, _errno: i32) -> Option<String> {
+        None
+    }
+
     /// Messages to this clone that were lost on the way, as far as the engine can tell.
     fn lost_messages(&self) -> u64 {
         0

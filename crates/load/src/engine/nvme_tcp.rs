@@ -20,7 +20,7 @@ use nvmf::initiator::{
     Address, Arrived, Broken, Buffers, Controller, Done, Error as NvmeError, IoQueue, Namespace, Options, Renewal,
     Transfer,
 };
-use nvmf::spec::{Command, Range, opcode};
+use nvmf::spec::{Command, Range, Status, opcode};
 use pace::{Lookout, Step};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::RecvFlags;
@@ -92,6 +92,8 @@ struct Ops {
     flushed: Option<i32>,
     /// The data of reads are thrown away.
     discards: bool,
+    /// The status of the latest command that failed; success if there is none.
+    refusal: Status,
 }
 
 struct Op {
@@ -264,6 +266,9 @@ impl Remote {
         }
         // Ended commands leave the table before the outstanding ones are issued again.
         for done in ended.drain(..) {
+            if !done.status.is_ok() {
+                ops.refusal = done.status;
+            }
             ops.end(done.tag, done.status.errno());
         }
         if broken {
@@ -329,6 +334,7 @@ impl NvmeTcp {
                 finished: VecDeque::with_capacity(depth),
                 flushed: None,
                 discards: is_on(setup.job, "discard_payload"),
+                refusal: Status::SUCCESS,
             },
             queued: 0,
             unsent: 0,
@@ -457,6 +463,11 @@ impl NvmeTcp {
 }
 
 impl Engine for NvmeTcp {
+    fn reason(&self, errno: i32) -> Option<String> {
+        let refusal = self.ops.refusal;
+        (!refusal.is_ok() && refusal.errno() == errno).then(|| format!("the controller answered {refusal}"))
+    }
+
     fn open(&mut self, file: u32, _fd: RawFd) -> io::Result<()> {
         Storage::open(self, file)
     }

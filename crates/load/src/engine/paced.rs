@@ -195,6 +195,10 @@ impl Engine for Paced {
         self.inner.failure()
     }
 
+    fn reason(&self, errno: i32) -> Option<String> {
+        self.inner.reason(errno)
+    }
+
     fn stray_bytes(&self) -> u64 {
         self.inner.stray_bytes()
     }

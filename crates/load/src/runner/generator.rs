@@ -636,6 +636,8 @@ impl<T: Traffic> Generator<'_, T> {
             _ => "",
         };
         let place = format!("of {} bytes at offset {} of {}", op.len, op.offset, self.gear.opened.name(op.file));
+        let reason = self.gear.engine.reason(errno);
+        let hint = reason.as_deref().unwrap_or(hint);
         Err(Error::system(what, place, std::io::Error::from_raw_os_error(errno)).hint(hint))
     }
 
