@@ -46,7 +46,7 @@ impl Cipher {
     }
 
     /// The hash of a text.
-    pub(crate) fn hash(self, text: &[u8]) -> Vec<u8> {
+    pub fn hash(self, text: &[u8]) -> Vec<u8> {
         match self {
             Cipher::Aes128GcmSha256 => Sha256::digest(text).to_vec(),
             Cipher::Aes256GcmSha384 => Sha384::digest(text).to_vec(),
