@@ -55,8 +55,9 @@ test-auth: ## authentication against the initiator of Debian 13's kernel
 	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel authentication
 
 .PHONY: test-power
-test-power: ## a thousand power failures below a target's file and its state (root): some minutes
+test-power: ## a thousand power failures below a target's file and its state, and kills of it (root): some minutes
 	PATH=$$PATH:/usr/sbin POWER_FAILURES=1000 $(CARGO) test --locked --test power_loss
+	STATE_KILLS=500 $(CARGO) test --locked --test serve_state -- random
 
 .PHONY: soak
 soak: ## a target under hostile peers, resets and namespaces that come and go, beside verified loads, for SOAK_SECONDS

@@ -1,7 +1,8 @@
 /* Runs a target and kills it, as kill -9 does, before a system call of a save.
  *
- * die_at N PROGRAM ARGUMENT...: counts the system calls of the threads "rpc client" from their first openat(2) on,
- * and kills the program before call N. The exit status is 9 if it did so, and else that of the program. */
+ * die_at N THREAD PROGRAM ARGUMENT...: counts the system calls of the threads of that name (up to 15 characters, as the
+ * kernel keeps it) from their first openat(2) on, and kills the program before call N. The exit status is 9 if it did
+ * so, and else that of the program. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,7 @@
 
 #define ptrace(request, pid, at, data) syscall(SYS_ptrace, (long)(request), (long)(pid), (void *)(at), (void *)(data))
 
-static int is_rpc_client(pid_t program, pid_t thread)
+static int has_name(pid_t program, pid_t thread, const char *wanted)
 {
 	char path[64], name[32] = "";
 	snprintf(path, sizeof path, "/proc/%d/task/%d/comm", program, thread);
@@ -26,18 +27,19 @@ static int is_rpc_client(pid_t program, pid_t thread)
 		return 0;
 	ssize_t bytes = read(file, name, sizeof name - 1);
 	close(file);
-	return bytes > 0 && strcmp(name, "rpc client\n") == 0;
+	name[strcspn(name, "\n")] = 0;
+	return bytes > 0 && strcmp(name, wanted) == 0;
 }
 
 int main(int count, char **words)
 {
-	if (count < 3)
+	if (count < 4)
 		return 2;
 	long deadly = atol(words[1]), calls = 0;
 	pid_t program = fork();
 	if (program == 0) {
 		raise(SIGSTOP);
-		execv(words[2], words + 2);
+		execv(words[3], words + 3);
 		_exit(127);
 	}
 	int status;
@@ -62,7 +64,7 @@ int main(int count, char **words)
 		if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
 			struct ptrace_syscall_info info = {0};
 			ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof info, &info);
-			int begins = info.op == PTRACE_SYSCALL_INFO_ENTRY && is_rpc_client(program, thread);
+			int begins = info.op == PTRACE_SYSCALL_INFO_ENTRY && has_name(program, thread, words[2]);
 			if (begins && (calls > 0 || info.entry.nr == SYS_openat) && ++calls == deadly)
 				kill(program, SIGKILL);
 		} else if (status >> 16 == 0) {

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 
 use nvmf::control::{Control, Settings};
 use nvmf::pdu::H2cData;
-use nvmf::spec::ana::AnaHeader;
+use nvmf::spec::ana::{AnaDescriptor, AnaHeader};
 use nvmf::spec::log::{self, Effects};
 use nvmf::spec::opcode::admin;
 use nvmf::spec::reservation::{RegisterAction, ReservationCommand};
@@ -142,6 +142,20 @@ impl Member {
     fn changed(&mut self) -> Vec<u32> {
         let page = GetLogPage { lid: log::CHANGED_NAMESPACES, lsp: 0, retain: false, length: 4096, offset: 0 };
         numbers(&self.admin.fetch(page.command(0)).unwrap())
+    }
+
+    /// The groups of the ANA log page: each with its state and namespaces.
+    fn groups(&mut self) -> BTreeMap<u32, (u8, Vec<u32>)> {
+        let page = GetLogPage { lid: log::ANA, lsp: 0, retain: false, length: 4096, offset: 0 };
+        let page = self.admin.fetch(page.command(0)).unwrap();
+        let mut rest = &page[AnaHeader::BYTES..];
+        let one = |_| {
+            let descriptor = AnaDescriptor::read(rest.first_chunk().unwrap());
+            let (members, after) = rest[AnaDescriptor::BYTES..].split_at(4 * descriptor.namespaces as usize);
+            rest = after;
+            (descriptor.group, (descriptor.state, numbers(members)))
+        };
+        (0..AnaHeader::read(page.first_chunk().unwrap()).groups).map(one).collect()
     }
 
     fn reads(&mut self, nsid: u32) -> Status {
@@ -481,8 +495,15 @@ fn a_saved_configuration_has_rights_and_attachments() {
     }
 }
 
-/// The rules in other words: who sees, who has lost, who may manage.
+/// The states of a path, under the names of calls, and their codes (Base specification 2.0, figure 218).
+const STATES: [(&str, u8); 3] = [("optimized", 1), ("non_optimized", 2), ("inaccessible", 3)];
+
+/// The rules in other words: who sees, who has lost, who may manage; the namespaces that are there, with the places of
+/// their groups' states in [`STATES`].
 struct Model {
+    /// The group and the blocks of each namespace.
+    namespaces: BTreeMap<u32, (u32, u64)>,
+    states: BTreeMap<u32, usize>,
     /// The hosts by name, with their controllers in this test's order.
     controllers: BTreeMap<u16, &'static str>,
     lost: BTreeSet<(&'static str, u32)>,
@@ -491,8 +512,38 @@ struct Model {
 }
 
 impl Model {
+    fn new(controllers: BTreeMap<u16, &'static str>) -> Model {
+        let namespaces = (1..=NAMESPACES).map(|nsid| (nsid, (nsid, 2048))).collect();
+        let states = (1..=NAMESPACES + 1).map(|group| (group, 0)).collect();
+        let (lost, shown, managers) = (BTreeSet::new(), BTreeSet::new(), [HOST].into());
+        Model { namespaces, states, controllers, lost, shown, managers }
+    }
+
     fn sees(&self, host: &str, nsid: u32) -> bool {
-        (1..MASKED).contains(&nsid) || nsid == MASKED && self.shown.contains(host)
+        self.namespaces.contains_key(&nsid) && (nsid < MASKED || self.shown.contains(host))
+    }
+
+    /// The code of the state of a namespace's path.
+    fn state(&self, nsid: u32) -> u8 {
+        STATES[self.states[&self.namespaces[&nsid].0]].1
+    }
+
+    /// The status of a read of a namespace.
+    fn reads(&self, host: &'static str, nsid: u32) -> Status {
+        match self.has(host, nsid) {
+            false => Status::INVALID_NAMESPACE.do_not_retry(),
+            true if self.state(nsid) == 3 => Status::ANA_INACCESSIBLE,
+            true => Status::SUCCESS,
+        }
+    }
+
+    /// The groups of the ANA log page: each with its state and namespaces.
+    fn groups(&self, host: &'static str) -> BTreeMap<u32, (u8, Vec<u32>)> {
+        let mut groups = BTreeMap::new();
+        for (nsid, (group, _)) in self.namespaces.iter().filter(|(nsid, _)| self.has(host, **nsid)) {
+            groups.entry(*group).or_insert((self.state(*nsid), Vec::new())).1.push(*nsid);
+        }
+        groups
     }
 
     fn has(&self, host: &'static str, nsid: u32) -> bool {
@@ -546,13 +597,13 @@ fn random_hosts(seed: u64, steps: u32) {
     let names = [HOST, OTHER, THIRD, HOST, OTHER];
     let served = Served::new(1 + seed as usize % 3);
     let mut hosts: Vec<Member> = names.iter().map(|name| served.host(name)).collect();
-    let controllers = hosts.iter().zip(names).map(|(host, name)| (host.id(), name)).collect();
-    let mut model = Model { controllers, lost: BTreeSet::new(), shown: BTreeSet::new(), managers: [HOST].into() };
+    let mut model = Model::new(hosts.iter().zip(names).map(|(host, name)| (host.id(), name)).collect());
+    let listener = json!({ "trtype": "TCP", "traddr": "127.0.0.1", "trsvcid": served.address.port().to_string() });
     for step in 0..steps {
         let at = || format!("seed {seed}, step {step}");
         let (who, nsid) = (below(names.len()), below(6) as u32);
         let name = names[who];
-        match below(14) {
+        match below(20) {
             0..=4 => {
                 let select = [ATTACH, DETACH, DETACH, ATTACH, ATTACH, DETACH, ATTACH, 5][below(8)];
                 let ids: Vec<u16> = (0..below(4))
@@ -563,8 +614,7 @@ fn random_hosts(seed: u64, steps: u32) {
                 assert!(said.is(expected), "{}: {said} instead of {expected}", at());
             }
             5..=7 => {
-                let status = hosts[who].reads(nsid);
-                assert_eq!(status.is_ok(), model.has(name, nsid), "{}: {name} reads {nsid}: {status}", at());
+                assert_eq!(hosts[who].reads(nsid), model.reads(name, nsid), "{}: {name} reads {nsid}", at());
             }
             8 => {
                 let active: Vec<u32> = (1..=NAMESPACES).filter(|nsid| model.has(name, *nsid)).collect();
@@ -582,7 +632,7 @@ fn random_hosts(seed: u64, steps: u32) {
                 until(|| !served.controllers().contains(&gone));
                 model.controllers.insert(hosts[who].id(), name);
             }
-            11 => {
+            11 if model.namespaces.contains_key(&MASKED) => {
                 let shows = model.shown.insert(name) || !model.shown.remove(name);
                 let method = if shows { "nvmf_ns_add_host" } else { "nvmf_ns_remove_host" };
                 served.call(method, json!({ "nsid": MASKED, "host": name }));
@@ -592,8 +642,50 @@ fn random_hosts(seed: u64, steps: u32) {
                 let word = if may_manage { "add" } else { "remove" };
                 served.call(&format!("nvmf_subsystem_{word}_ns_manager"), json!({ "host": name }));
             }
-            _ => {
+            13 => {
+                let (group, state) = (1 + below(NAMESPACES as usize + 1) as u32, below(STATES.len()));
+                model.states.insert(group, state);
+                let params = json!({ "listen_address": listener, "ana_state": STATES[state].0, "anagrpid": group });
+                served.call("nvmf_subsystem_listener_set_ana_state", params);
+            }
+            14 if model.namespaces.contains_key(&nsid) => {
+                let group = 1 + below(NAMESPACES as usize + 1) as u32;
+                model.namespaces.entry(nsid).and_modify(|it| it.0 = group);
+                served.call("nvmf_subsystem_set_ns_ana_group", json!({ "nsid": nsid, "anagrpid": group }));
+            }
+            15 if model.namespaces.contains_key(&nsid) => {
+                let blocks = 16 + below(4096) as u64;
+                model.namespaces.entry(nsid).and_modify(|it| it.1 = blocks);
+                let target = served.control.target();
+                target.resize_device(&format!("EE_M{nsid}"), Some(blocks * 512)).unwrap();
+            }
+            16 => {
+                // A namespace that is added again is a new one: nobody has lost it, and it is in its first group.
                 let nsid = 1 + below(NAMESPACES as usize) as u32;
+                if model.namespaces.remove(&nsid).is_some() {
+                    served.call("nvmf_subsystem_remove_ns", json!({ "nsid": nsid }));
+                    model.lost.retain(|(_, lost)| *lost != nsid);
+                    if nsid == MASKED {
+                        model.shown.clear();
+                    }
+                } else {
+                    let device = format!("EE_M{nsid}");
+                    let info = served.control.target().devices().into_iter().find(|it| it.spec.name == device);
+                    model.namespaces.insert(nsid, (nsid, info.unwrap().blocks));
+                    let namespace = json!({ "bdev_name": device, "nsid": nsid, "no_auto_visible": nsid == MASKED });
+                    served.call("nvmf_subsystem_add_ns", json!({ "namespace": namespace }));
+                }
+            }
+            17 if model.has(name, nsid) => {
+                let page = hosts[who].identify(cns::NAMESPACE, nsid).unwrap();
+                let page = IdentifyNamespace::read(page.first_chunk().unwrap());
+                let (group, blocks) = model.namespaces[&nsid];
+                let used = if model.state(nsid) == 3 { 0 } else { blocks };
+                assert_eq!((page.anagrpid, page.nsze, page.nuse), (group, blocks, used), "{}: {nsid}", at());
+            }
+            18 => assert_eq!(hosts[who].groups(), model.groups(name), "{}", at()),
+            _ if nsid == 0 || !model.namespaces.contains_key(&nsid) => {}
+            _ => {
                 let attaches = model.lost.remove(&(name, nsid)) || !model.lost.insert((name, nsid));
                 let method = if attaches { "nvmf_ns_attach_host" } else { "nvmf_ns_detach_host" };
                 served.call(method, json!({ "nsid": nsid, "host": name }));
@@ -608,6 +700,6 @@ fn random_hosts_get_what_the_rules_say() {
     let seeds = number.map_or(0..8, |seed: u64| seed..seed + 1);
     for seed in seeds {
         println!("seed {seed}");
-        random_hosts(seed, 400);
+        random_hosts(seed, 600);
     }
 }
