@@ -90,6 +90,11 @@ fn command() -> Command {
             flag("ana", "Report the ANA states of listeners to hosts; nvmf_subsystem_listener_set_ana_state sets them")
                 .conflicts_with("config"),
         )
+        .arg(
+            flag("shared", "Serve files in turn with other targets: paths to a file are open in the one with its lock")
+                .requires("ana")
+                .requires("file"),
+        )
         .arg(many("allow-host", "NQN", "Let this host connect; hosts that no --allow-host names are refused".into()))
         .arg(many("ns-manager", "NQN", "Let this host attach namespaces to hosts and detach them".into()))
         .arg(
@@ -358,6 +363,9 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
             }
             None => {}
         }
+        if matches.get_flag("shared") {
+            params["shared"] = json!(true);
+        }
         calls.push(("bdev_uring_create", params));
         namespaces.push(name);
     }
@@ -419,8 +427,18 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
     }
     calls
         .extend(texts("ns-manager").map(|host| ("nvmf_subsystem_add_ns_manager", json!({ "nqn": nqn, "host": host }))));
-    let namespace = |name| ("nvmf_subsystem_add_ns", json!({ "nqn": nqn, "namespace": { "bdev_name": name } }));
-    calls.extend(namespaces.iter().map(namespace));
+    // The targets of a shared file find its reservations beside it.
+    let shared = texts("file").filter(|_| matches.get_flag("shared")).map(|path| format!("{path}.reservations"));
+    let mut shared: Vec<Option<String>> = shared.map(Some).collect();
+    shared.splice(0..0, std::iter::repeat_n(None, namespaces.len() - shared.len()));
+    let namespace = |(name, reservations): (&String, &Option<String>)| {
+        let mut namespace = json!({ "bdev_name": name });
+        if let Some(file) = reservations {
+            namespace["ptpl_file"] = json!(file);
+        }
+        ("nvmf_subsystem_add_ns", json!({ "nqn": nqn, "namespace": namespace }))
+    };
+    calls.extend(namespaces.iter().zip(&shared).map(namespace));
     calls.extend(listeners.iter().map(|address| {
         let to = json!({ "trtype": "TCP", "traddr": address.ip().to_string(), "trsvcid": address.port().to_string() });
         let mut params = json!({ "nqn": nqn, "listen_address": to });

@@ -39,6 +39,21 @@ fn what_cannot_be_reached_is_one_line_that_says_what_there_is() {
     served.end();
 }
 
+/// An error number says less than the controller does: the message has the status.
+#[test]
+fn a_refusal_within_a_job_names_the_status_of_the_controller() {
+    let place = directory();
+    let served = Served::one_line(place.path(), &["--mem", "8m", "--ana", "--allow-host", HOST]);
+    let (nqn, port) = (format!("nqn={NQN}"), format!("listen_address.trsvcid={}", served.port()));
+    let at = [nqn.as_str(), "listen_address.traddr=127.0.0.1", &port, "ana_state=inaccessible"];
+    served.rpc(&[&["nvmf_subsystem_listener_set_ana_state"], &at[..]].concat());
+    let output = run(place.path(), &load(&served.filename(1), "--rw=randread"));
+    let said = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the controller answered Asymmetric Access Inaccessible (SCT 3h, SC 02h)"), "{said}");
+    served.end();
+}
+
 /// As for block devices: what carries a file system is written over only if the user insists.
 #[test]
 fn a_namespace_with_a_file_system_is_not_written_over_unasked() {

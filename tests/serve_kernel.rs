@@ -503,7 +503,7 @@ for port in $PORTS; do
   wait_for [ -e /sys/class/nvme/nvme$paths ]; paths=$((paths + 1))
 done
 wait_for [ -b /dev/nvme0n1 ]
-is 0 optimized; is 1 optimized
+is 0 optimized; is 1 ${SECOND:-optimized}
 "#;
 
 /// The ports of the listeners of a target.
@@ -571,8 +571,8 @@ echo "all of it"
     target.end();
 }
 
-/// Two targets that serve one file under one name are two paths to one disk: the I/O of Linux goes where their ANA
-/// states say, and to the other target when one dies. fio checks what it reads. (Only readers share a file.)
+/// Two targets that serve one file in turn are two paths to one disk: the I/O of Linux goes where the file is, and to
+/// the other target when one is killed amid writes. fio writes, and checks what it reads.
 #[test]
 fn two_targets_with_one_file_are_two_paths() {
     if !has_rig() {
@@ -580,40 +580,30 @@ fn two_targets_with_one_file_are_two_paths() {
     }
     let directory = directory();
     let directory = directory.path();
-    let wrote = ["--name=v", "--ioengine=psync", "--filename=disk.img", "--rw=write", "--bs=64k", "--size=8m"];
-    tool("fio", &[&wrote[..], &["--verify=crc32c"]].concat(), directory);
-    let nqn = format!("nqn={NQN}");
-    let mut targets: Vec<Served> = [("1", "999"), ("1000", "1999")]
+    let mut targets: Vec<Served> = ["1-999", "1000-1999"]
         .iter()
-        .map(|(first, last)| {
-            let target = Served::start(directory, &[]);
-            target.rpc(&["nvmf_create_transport", "trtype=TCP"]);
-            let disk = format!("filename={}", directory.join("disk.img").display());
-            target.rpc(&["bdev_aio_create", "name=Disk", &disk, "block_size=4096", "readonly=true"]);
-            let (first, last) = (format!("min_cntlid={first}"), format!("max_cntlid={last}"));
-            let subsystem = ["nvmf_create_subsystem", &nqn, "allow_any_host=true", "ana_reporting=true"];
-            target.rpc(&[&subsystem[..], &[&first, &last]].concat());
-            target.rpc(&["nvmf_subsystem_add_ns", &nqn, "namespace.bdev_name=Disk"]);
-            let listen = ["listen_address.traddr=127.0.0.1", "listen_address.trsvcid=0"];
-            target.rpc(&[&["nvmf_subsystem_add_listener", nqn.as_str()], &listen[..]].concat());
-            target
+        .map(|range| {
+            let file = ["--file", "disk.img", "--create", "8m", "--ana", "--shared", "--cntlid-range", range];
+            Served::one_line(directory, &file)
         })
         .collect();
     let ports: Vec<String> = targets.iter().flat_map(ports).collect();
     let script = r#"
-load --rw=read --bs=64k --size=8m
+load --rw=randrw --bsrange=4k-64k --size=4m --verify_backlog=32
 for round in 1 2; do
-  set_state 0 inaccessible; all_on 1 'target 0 inaccessible'
-  set_state 0 optimized; set_state 1 inaccessible; all_on 0 'target 1 inaccessible'
-  set_state 1 optimized
+  # The other target has the file as soon as this one has closed its path.
+  set_state 0 inaccessible; is 1 optimized; all_on 1 'target 0 inaccessible'
+  outside state 0 optimized
+  set_state 1 inaccessible; is 0 optimized; all_on 0 'target 1 inaccessible'
+  outside state 1 optimized
 done
-set_state 1 non_optimized; all_on 0 'target 0 is better'
+is 1 inaccessible
 outside kill
-all_on 1 'target 0 is dead'
+is 1 optimized; all_on 1 'target 0 is dead'
 unload
 echo "all of it"
 "#;
-    let script = format!("PORTS='{}'\n{TWO_PATHS}{script}", ports.join(" "));
+    let script = format!("PORTS='{}' SECOND=inaccessible\n{TWO_PATHS}{script}", ports.join(" "));
     let port = ports[0].parse().expect("a port");
     let said = guest(directory, port, &script, |action| match action.split(' ').collect::<Vec<_>>()[..] {
         ["state", path, state] => {

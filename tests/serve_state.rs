@@ -125,8 +125,8 @@ fn a_kill_at_every_system_call_of_a_save_leaves_the_old_or_the_new_configuration
     served.end();
 }
 
-/// A host changes its key while the target dies before each system call of the save in turn: the file has the old key or
-/// the new one, and the new one once the host was answered.
+/// A host changes its key while the target dies before each system call of the save in turn: the file has the old key
+/// or the new one, and the new one once the host was answered.
 #[test]
 fn a_kill_at_every_system_call_of_a_reservation_leaves_the_old_or_the_new_key() {
     let place = directory();
@@ -315,7 +315,7 @@ fn without_identities(mut configuration: Value) -> Value {
 /// start has what was answered, and the call under way wholly or not at all.
 #[test]
 fn a_kill_at_a_random_moment_leaves_the_old_or_the_new_configuration() {
-    let kills = std::env::var("STATE_KILLS").map_or(8, |text| text.parse().expect("STATE_KILLS is a number"));
+    let kills: u32 = std::env::var("STATE_KILLS").map_or(8, |text| text.parse().expect("STATE_KILLS is a number"));
     let place = directory();
     for name in ["File0", "File1"] {
         std::fs::File::create(place.path().join(name)).and_then(|file| file.set_len(1 << 20)).expect("made");

@@ -632,6 +632,7 @@ fn a_file_is_served_grows_and_is_served_by_one_alone() {
         direct: true,
         read_only: false,
         keeps_allocated: false,
+        shared: false,
     };
     let served = Served::with(Options::default(), &[("file", file(Some(4 << 20)))]);
     let block = served.target.devices()[0].block_bytes;

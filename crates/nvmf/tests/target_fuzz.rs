@@ -472,6 +472,7 @@ fn a_namespace_is_an_array_of_blocks() {
                 direct: false,
                 read_only: false,
                 keeps_allocated: false,
+                shared: false,
             },
         };
         let served = Served::with(

@@ -36,6 +36,7 @@ fn file(path: &Path) -> DeviceKind {
         direct: false,
         read_only: false,
         keeps_allocated: false,
+        shared: false,
     }
 }
 
@@ -109,6 +110,7 @@ fn parts_of_a_file_stay_themselves_and_a_file_under_two_names_is_two() {
         direct: false,
         read_only: true,
         keeps_allocated: false,
+        shared: false,
     };
     let served = Served::with(Options::default(), &[("a", reader()), ("b", reader())]);
     assert_all_differ(&told(&served, &[1, 2]).2);

@@ -11,7 +11,7 @@ use raw::{Host, NQN, Served};
 
 const BYTES: u64 = 64 << 20;
 
-/// A target with one namespace of such blocks.
+/// A target with one namespace in blocks of `block_bytes`.
 fn served(max_io_bytes: u32, block_bytes: u32, command_limits: CommandLimits) -> Served {
     let target = Target::start(Options { max_io_bytes, publish: false, ..Options::default() }).unwrap();
     target.create_subsystem(SubsystemSpec { allow_any_host: true, command_limits, ..SubsystemSpec::new(NQN) }).unwrap();
@@ -44,7 +44,7 @@ impl Reader {
         Reader { admin, queue, block, controller, namespace, limits }
     }
 
-    /// A command on so many blocks from the first on, with their data if it has any.
+    /// The status of a command on the first `blocks` blocks, with their data if it has any.
     fn blocks(&mut self, opcode: u8, blocks: u64) -> Status {
         let command = Command::blocks(opcode, 1, 0, blocks as u32);
         let bytes = blocks as usize * self.block as usize;
@@ -148,7 +148,7 @@ fn a_command_at_a_limit_succeeds_and_one_beyond_it_is_refused() {
         }
         assert_eq!(host.copy(&vec![1; sources + 1]), size, "{what}");
 
-        // ACWU is one less than the blocks; every write of so many is atomic by itself.
+        // ACWU is one less than the blocks of the largest fused operation.
         let most = u32::from(host.controller.acwu) + 1;
         assert_eq!(host.fused(most), [Status::SUCCESS; 2], "{what}");
         assert!(host.fused(most + 1).iter().all(|status| !status.is_ok()), "{what}");

@@ -53,8 +53,14 @@ impl Target {
         let Target::Here(target, _) = self else {
             return order(&format!("serve {nsid} {}", path.file_name().unwrap().display()));
         };
-        let kind =
-            DeviceKind::File { path, create_bytes: None, direct: false, read_only: false, keeps_allocated: false };
+        let kind = DeviceKind::File {
+            path,
+            create_bytes: None,
+            direct: false,
+            read_only: false,
+            keeps_allocated: false,
+            shared: false,
+        };
         let name = format!("file{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let device = DeviceSpec { name: name.clone(), block_bytes: Some(512), uuid: None, kind };
         target.create_device(device).unwrap();

@@ -1,6 +1,8 @@
 //! The state of the control plane: the target, and the calls that configured it.
 
-use std::collections::BTreeMap;
+mod turns;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
@@ -78,11 +80,20 @@ pub struct State {
     pub(super) warnings: Vec<String>,
     /// True if warnings go to standard error (`log_set_print_level`).
     pub(super) prints_warnings: bool,
+    /// The shared devices, by uid, that a thread follows.
+    followed: BTreeSet<u64>,
     /// The ops that the answer to the present call waits for.
     departure: Departure,
     /// Methods that were called and have no effect in Plimsoll.
     pub(super) without_effect: Vec<&'static str>,
     pub(super) on_end: Box<dyn Fn(Ending) + Send>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A method that panicked has changed a part at most; the next one sees what is there.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Control {
@@ -110,6 +121,7 @@ impl Control {
             keys,
             warnings: Vec::new(),
             prints_warnings: true,
+            followed: BTreeSet::new(),
             departure: Departure::default(),
             without_effect: Vec::new(),
             on_end,
@@ -121,8 +133,7 @@ impl Control {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A method that panicked has changed a part at most; the next one sees what is there.
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 
     /// The answer to a call.
@@ -147,6 +158,7 @@ impl Control {
             outcome = state.call(name, given);
         }
         let outcome = state.saved(changes, outcome);
+        turns::follow_all(&self.shared, &mut state);
         let departure = std::mem::take(&mut state.departure);
         // Other calls go on meanwhile: one of them may be the one that ends the ops.
         drop(state);

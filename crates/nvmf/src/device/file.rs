@@ -10,13 +10,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::uring::{Ends, Held, Uring};
-use super::{Channel, Device, DeviceSpec, Done, EIO, Error, Io, Local};
+use super::{Channel, Device, DeviceSpec, Done, EIO, Error, Io, Local, Shared};
 
 const O_DIRECT: i32 = 0o40000;
 
 pub(super) struct File {
     path: PathBuf,
     file: Arc<fs::File>,
+    /// The lock that the file is taken by; `None` if the file is locked for good.
+    shared: Option<Shared>,
     block_bytes: u32,
     bytes: AtomicU64,
     direct: bool,
@@ -33,6 +35,7 @@ impl File {
         create_bytes: Option<u64>,
         direct: bool,
         read_only: bool,
+        shared: bool,
     ) -> Result<File, Error> {
         let at = |what: &str| format!("device {}: {what} {}", spec.name, path.display());
         let wrong_kind = || Error::invalid(at("neither a regular file nor a block device:"));
@@ -61,7 +64,11 @@ impl File {
         if !kind.is_file() && !kind.is_block_device() {
             return Err(wrong_kind());
         }
-        match sys::file::lock_after_others(&file, !read_only) {
+        if shared && read_only {
+            return Err(Error::invalid(at("readonly and shared:") + "; readers share a file without taking turns"));
+        }
+        let locked = if shared { Ok(true) } else { sys::file::lock_after_others(&file, !read_only) };
+        match locked {
             Ok(true) => {}
             Ok(false) => {
                 let who = match sys::file::lock_holder(&file) {
@@ -93,9 +100,11 @@ impl File {
             )));
         }
         let identity = crate::identity::file(&file).map_err(|e| Error::system(at("cannot look at"), e))?;
+        let file = Arc::new(file);
         let device = File {
             path: path.to_path_buf(),
-            file: Arc::new(file),
+            shared: shared.then(|| Shared::new(path.to_path_buf(), Arc::clone(&file))),
+            file,
             block_bytes,
             bytes: AtomicU64::new(0),
             direct,
@@ -170,6 +179,10 @@ impl Device for File {
 
     fn read_only(&self) -> bool {
         self.read_only
+    }
+
+    fn shared(&self) -> Option<&Shared> {
+        self.shared.as_ref()
     }
 
     fn identity(&self) -> Option<String> {

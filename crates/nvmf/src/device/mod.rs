@@ -12,6 +12,7 @@ mod faulty;
 mod file;
 mod memory;
 mod null;
+mod shared;
 mod slice;
 mod spec;
 mod uring;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 pub use buffer::{BufferPool, charged_bytes};
 pub use error::{Error, ErrorKind};
+pub use shared::Shared;
 pub use spec::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn, Latency};
 pub use uring::Uring;
 
@@ -145,6 +147,11 @@ pub trait Device: Send + Sync {
     fn set_faults(&self, _faults: &[Fault]) -> bool {
         false
     }
+
+    /// The place that this process serves in turn with others; `None` if it has the device for good.
+    fn shared(&self) -> Option<&Shared> {
+        None
+    }
 }
 
 /// One thread's way into a device. Dropping it with ops inside loses those that are not in the kernel's hands.
@@ -202,8 +209,8 @@ pub fn create(spec: &DeviceSpec, base: Option<Arc<dyn Device>>) -> Result<Arc<dy
     Ok(match &spec.kind {
         DeviceKind::Null { bytes } => Arc::new(null::Null::new(own_block, whole(spec, *bytes, own_block)?)),
         DeviceKind::Memory { bytes } => Arc::new(memory::Memory::new(own_block, whole(spec, *bytes, own_block)?)),
-        DeviceKind::File { path, create_bytes, direct, read_only, keeps_allocated } => {
-            let mut file = file::File::open(spec, path, *create_bytes, *direct, *read_only)?;
+        DeviceKind::File { path, create_bytes, direct, read_only, keeps_allocated, shared } => {
+            let mut file = file::File::open(spec, path, *create_bytes, *direct, *read_only, *shared)?;
             file.keeps_allocated = *keeps_allocated;
             Arc::new(file)
         }

@@ -43,6 +43,9 @@ pub enum DeviceKind {
         read_only: bool,
         /// `true` deallocates nothing: the file keeps its blocks, whatever hosts deallocate or fill with zeros.
         keeps_allocated: bool,
+        /// `true` lets another process serve the file in turn with this one: the file is locked only while paths to it
+        /// are open here.
+        shared: bool,
     },
     /// Another device whose completions are held back.
     Delay {

@@ -26,15 +26,24 @@ pub(super) struct AnaStates {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Group {
+    /// The state that was set.
     state: AnaState,
+    /// True if the group is inaccessible, whatever was set.
+    barred: bool,
     /// The number of changes after the last one of this group.
     changed: u64,
+}
+
+impl Group {
+    fn now(self) -> AnaState {
+        if self.barred { AnaState::Inaccessible } else { self.state }
+    }
 }
 
 impl AnaStates {
     /// The groups from 1 up to `groups`, all in that state.
     pub fn new(groups: u32, state: AnaState) -> AnaStates {
-        AnaStates { changes: 0, groups: vec![Group { state, changed: 0 }; groups as usize] }
+        AnaStates { changes: 0, groups: vec![Group { state, barred: false, changed: 0 }; groups as usize] }
     }
 
     /// The number of changes so far.
@@ -44,32 +53,58 @@ impl AnaStates {
 
     /// The states of all groups, from group 1 on.
     pub fn states(&self) -> impl Iterator<Item = AnaState> {
+        self.groups.iter().map(|group| group.now())
+    }
+
+    /// The states that were set for all groups, from group 1 on.
+    pub fn wanted(&self) -> impl Iterator<Item = AnaState> {
         self.groups.iter().map(|group| group.state)
     }
 
     /// The state of a group; inaccessible for a group that is not there.
     #[inline]
     pub fn state(&self, group: u32) -> AnaState {
-        self.group(group).map_or(AnaState::Inaccessible, |group| group.state)
+        self.group(group).map_or(AnaState::Inaccessible, |group| group.now())
+    }
+
+    /// True if these groups, and no others, are barred.
+    pub fn bars(&self, barred: &BTreeSet<u32>) -> bool {
+        (1..).zip(&self.groups).all(|(number, group)| group.barred == barred.contains(&number))
+    }
+
+    /// Bars these groups, and no others, as one change.
+    pub fn bar(&mut self, barred: &BTreeSet<u32>) {
+        let changes = self.changes + 1;
+        for (number, group) in (1..).zip(&mut self.groups) {
+            let before = group.now();
+            group.barred = barred.contains(&number);
+            if group.now() != before {
+                (group.changed, self.changes) = (changes, changes);
+            }
+        }
     }
 
     /// Sets the state of groups, as one change. Returns the groups that had another one.
     pub fn set(&mut self, groups: RangeInclusive<u32>, state: AnaState) -> BTreeSet<u32> {
-        let is_other = |group: &u32| self.group(*group).is_some_and(|group| group.state != state);
-        let changed: BTreeSet<u32> = groups.filter(is_other).collect();
-        let changes = self.changes + u64::from(!changed.is_empty());
-        for group in &changed {
-            self.groups[*group as usize - 1] = Group { state, changed: changes };
+        let changes = self.changes + 1;
+        let mut changed = BTreeSet::new();
+        for number in groups {
+            let Some(group) = self.groups.get_mut((number as usize).wrapping_sub(1)) else { continue };
+            let before = group.now();
+            group.state = state;
+            if group.now() != before {
+                (group.changed, self.changes) = (changes, changes);
+                changed.insert(number);
+            }
         }
-        self.changes = changes;
         changed
     }
 
     /// Notes that a group has other namespaces than before.
     pub fn regroup(&mut self, group: u32) {
-        if let Some(state) = self.group(group).map(|group| group.state) {
+        if let Some(group) = self.groups.get_mut((group as usize).wrapping_sub(1)) {
             self.changes += 1;
-            self.groups[group as usize - 1] = Group { state, changed: self.changes };
+            group.changed = self.changes;
         }
     }
 

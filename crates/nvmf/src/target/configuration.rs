@@ -208,6 +208,14 @@ pub(super) struct DeviceEntry {
     pub gate: Arc<Gate>,
     /// True if the latencies of its ops are counted.
     pub counts_latencies: AtomicBool,
+    /// True while the device may be used: for one that is shared, while this process has it.
+    pub held: AtomicBool,
+}
+
+impl DeviceEntry {
+    fn is_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Clone)]
@@ -221,6 +229,18 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
+    /// Takes up the reservations of the namespace; those of a device that another process has are in its hands.
+    ///
+    /// # Errors
+    /// Those of [`Reservations::open`].
+    fn open_reservations(&mut self) -> Result<(), Error> {
+        let file = self.spec.reservations.as_ref().filter(|_| self.entry.is_held());
+        let uuid = self.identities().uuid.unwrap_or(self.entry.uuid);
+        let outlives = self.entry.device.shared().is_some();
+        self.reservations = Arc::new(Reservations::open(file, uuid, outlives)?);
+        Ok(())
+    }
+
     pub fn identities(&self) -> NamespaceIds {
         self.spec.identities(self.entry.uuid)
     }
@@ -489,6 +509,10 @@ impl Configuration {
                     format!("device {name:?} belongs to {by}: two users would clash"),
                 ));
             }
+            if entry.device.shared().is_some() {
+                let why = format!("device {name:?} is shared with another target: a namespace stands on it alone");
+                return Err(Error::invalid(why));
+            }
             // A limit holds where hosts come in: below another device it would hold nothing.
             if !entry.limit.rates().is_unlimited() {
                 let busy =
@@ -499,6 +523,7 @@ impl Configuration {
         }
         let device = device::create(&spec, base.map(|entry| Arc::clone(&entry.device)))?;
         let uuid = self.uuid_of(&spec, &*device, base)?;
+        let device_is_held = device.shared().is_none();
         let entry = Arc::new(DeviceEntry {
             uid: self.uid(),
             spec,
@@ -507,6 +532,7 @@ impl Configuration {
             limit: Arc::default(),
             gate: Arc::default(),
             counts_latencies: false.into(),
+            held: device_is_held.into(),
         });
         self.devices.push(Arc::clone(&entry));
         Ok(self.device_info(&entry))
@@ -612,6 +638,7 @@ impl Configuration {
             direct: device.direct(),
             rates: entry.limit.rates(),
             counts_latencies: entry.counts_latencies.load(Ordering::Relaxed),
+            held: entry.is_held(),
             claimed_by: self.claims(&entry.spec.name),
         }
     }
@@ -712,7 +739,11 @@ impl Configuration {
         let drive = drive.ok_or_else(|| {
             Error::new(ErrorKind::Full, format!("{MAX_DRIVES} namespaces are served already: the most there can be"))
         })?;
+        let hides_reservations = self.options.hides_reservations();
         let subsystem = self.subsystem_mut(nqn)?;
+        if entry.device.shared().is_some() {
+            check_shared(subsystem, &spec, hides_reservations)?;
+        }
         let most = subsystem.spec.max_namespaces;
         if spec.nsid == 0 {
             let free = (1..=most).find(|nsid| !subsystem.namespaces.contains_key(nsid));
@@ -736,9 +767,8 @@ impl Configuration {
         if subsystem.spec.ana_reporting {
             subsystem.check_group(Some(spec.ana_group))?;
         }
-        let uuid = identities.uuid.unwrap_or(entry.uuid);
-        let reservations = Arc::new(Reservations::open(spec.reservations.as_ref(), uuid)?);
-        let namespace = Namespace { spec, entry, reservations, drive };
+        let mut namespace = Namespace { spec, entry, reservations: Arc::default(), drive };
+        namespace.open_reservations()?;
         let added = subsystem.changed(nsid, &namespace);
         subsystem.regroup(namespace.spec.ana_group);
         subsystem.namespaces.insert(nsid, namespace);
@@ -774,6 +804,52 @@ impl Configuration {
         let namespaces = subsystem.namespaces.values().filter(|it| changed.contains(&it.spec.ana_group));
         let audiences = namespaces.map(|namespace| namespace.spec.audience()).collect();
         Ok(ChangedPaths { paths: Paths { subsystem: subsystem.uid, listener: Some(listener) }, audiences })
+    }
+
+    /// Has the ANA states follow the devices that this process has: after each change.
+    pub fn settle(&mut self) {
+        for subsystem in &mut self.subsystems {
+            let lacking = subsystem.namespaces.values().filter(|namespace| !namespace.entry.is_held());
+            let barred: BTreeSet<u32> = lacking.map(|namespace| namespace.spec.ana_group).collect();
+            for states in subsystem.ana.values_mut().filter(|states| !states.bars(&barred)) {
+                Arc::make_mut(states).bar(&barred);
+            }
+        }
+    }
+
+    /// Notes that this process has a shared device, given by its uid, or has it no more. Returns the paths.
+    ///
+    /// # Errors
+    /// The reservations cannot be read.
+    pub fn set_held(&mut self, uid: u64, held: bool) -> Result<Vec<ChangedPaths>, Error> {
+        if let Some(entry) = self.devices.iter().find(|entry| entry.uid == uid) {
+            entry.held.store(held, Ordering::Relaxed);
+        }
+        let mut changed = Vec::new();
+        for subsystem in &mut self.subsystems {
+            let paths = Paths { subsystem: subsystem.uid, listener: None };
+            let mut audiences = Vec::new();
+            for namespace in subsystem.namespaces.values_mut().filter(|it| it.entry.uid == uid) {
+                namespace.open_reservations()?;
+                audiences.push(namespace.spec.audience());
+            }
+            changed.push(ChangedPaths { paths, audiences });
+        }
+        Ok(changed)
+    }
+
+    /// True if hosts are to reach a device, given by its uid: a path to it is not closed. `None` if there is no such
+    /// device.
+    pub fn is_wanted(&self, uid: u64) -> Option<bool> {
+        self.devices.iter().find(|entry| entry.uid == uid)?;
+        let is_open = |subsystem: &Subsystem, group: u32| {
+            let at = group as usize - 1;
+            subsystem.ana.values().any(|states| states.wanted().nth(at).is_some_and(|state| state.refusal().is_none()))
+        };
+        Some(self.subsystems.iter().any(|subsystem| {
+            let namespaces = subsystem.namespaces.values().filter(|namespace| namespace.entry.uid == uid);
+            namespaces.into_iter().any(|namespace| is_open(subsystem, namespace.spec.ana_group))
+        }))
     }
 
     /// Moves a namespace to another ANA group. Returns the paths.
@@ -1012,6 +1088,27 @@ impl Configuration {
         self.generation += 1;
         Ok(())
     }
+}
+
+/// Checks that a namespace on a shared device can change hands.
+///
+/// # Errors
+/// `Invalid` without ANA reporting, which tells hosts whose turn it is, and for reservations that another process would
+/// not know.
+fn check_shared(subsystem: &Subsystem, spec: &NamespaceSpec, hides_reservations: bool) -> Result<(), Error> {
+    let (nqn, device) = (&subsystem.spec.nqn, &spec.device);
+    if !subsystem.spec.ana_reporting {
+        let why =
+            format!("device {device:?} is shared, and {nqn} has no ANA states: create it with ana_reporting=true");
+        return Err(Error::invalid(why));
+    }
+    if spec.reservations.is_none() && !hides_reservations {
+        return Err(Error::invalid(format!(
+            "device {device:?} is shared: give ptpl_file, the file in which all targets find the reservations, or hide \
+             reservations (masked_oncs)"
+        )));
+    }
+    Ok(())
 }
 
 /// True if hosts could take the two for one namespace.

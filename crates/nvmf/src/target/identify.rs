@@ -148,7 +148,7 @@ fn allocated<'a>(
 }
 
 fn namespace(core: &Core, controller: &Controller, it: &Namespace) -> IdentifyNamespace {
-    let rescap = match (core.configuration.options.hides_reservations(), it.reservations.can_persist()) {
+    let rescap = match (core.configuration.options.hides_reservations(), it.spec.reservations.is_some()) {
         (true, _) => 0,
         (false, false) => rescap::ALL_TYPES,
         (false, true) => rescap::ALL_TYPES | rescap::PERSISTS,

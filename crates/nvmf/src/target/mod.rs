@@ -67,7 +67,7 @@ pub use stats::{
     StatsChange, SubsystemInfo,
 };
 
-use crate::device::{DeviceSpec, Fault, Latency};
+use crate::device::{Device, DeviceSpec, Fault, Latency};
 use crate::spec::ana::AnaState;
 use crate::spec::reservation::{HostId, Notice};
 use crate::spec::{AsyncEvent, Nqn};
@@ -415,6 +415,7 @@ impl Target {
         let mut current = self.shared.configuration();
         let mut new = Configuration::clone(&current);
         let result = change(&mut new)?;
+        new.settle();
         let discovery_changed = new.generation != current.generation;
         let new = Arc::new(new);
         let outcomes = self.shared.ask_all(|done| Message::Configure(Arc::clone(&new), done));
@@ -661,6 +662,7 @@ impl Target {
             namespaces: subsystem.namespaces.values().map(|namespace| namespace.spec.clone()).collect(),
             listeners: subsystem.listeners.clone(),
             ana_states: subsystem.ana.iter().map(|(address, states)| (*address, states.states().collect())).collect(),
+            ana_wanted: subsystem.ana.iter().map(|(address, states)| (*address, states.wanted().collect())).collect(),
             secured: subsystem.listeners.iter().filter(|it| configuration.secured.contains_key(it)).copied().collect(),
             hosts: subsystem.hosts.iter().map(ToString::to_string).collect(),
             managers: subsystem.managers.iter().map(ToString::to_string).collect(),
@@ -752,6 +754,44 @@ impl Target {
     ) -> Result<Departure, Error> {
         let changed = self.change(|configuration| configuration.set_ana_state(nqn, listener, group, state))?;
         Ok(self.paths_changed(changed))
+    }
+
+    /// The devices that are shared with other processes, by uid.
+    pub(crate) fn shared_devices(&self) -> Vec<(u64, Arc<dyn Device>)> {
+        let configuration = self.shared.configuration();
+        let shared = configuration.devices.iter().filter(|entry| entry.device.shared().is_some());
+        shared.map(|entry| (entry.uid, Arc::clone(&entry.device))).collect()
+    }
+
+    /// True if hosts are to reach a shared device; `None` if the device is not there any more.
+    pub(crate) fn wants_device(&self, uid: u64) -> Option<bool> {
+        self.shared.configuration().is_wanted(uid)
+    }
+
+    /// Opens the paths to a shared device that this process has taken: with its present size and reservations.
+    ///
+    /// # Errors
+    /// The size or the reservations cannot be read.
+    pub(crate) fn device_taken(&self, uid: u64) -> Result<(), Error> {
+        let entry = self.shared.configuration().devices.iter().find(|entry| entry.uid == uid).map(Arc::clone);
+        let Some(entry) = entry else { return Ok(()) };
+        entry.device.resize(None)?;
+        let changed = self.change(|configuration| configuration.set_held(uid, true)).inspect_err(|_| {
+            entry.held.store(false, Ordering::Relaxed);
+        })?;
+        let namespaces = self.shared.configuration().namespaces_on(&entry.spec.name);
+        self.namespaces_changed(&namespaces);
+        changed.into_iter().for_each(|paths| drop(self.paths_changed(paths)));
+        Ok(())
+    }
+
+    /// Closes the paths to a shared device. Returns the ops that the device still has.
+    pub(crate) fn device_left(&self, uid: u64) -> Departure {
+        match self.change(|configuration| configuration.set_held(uid, false)) {
+            Ok(changed) => changed.into_iter().for_each(|paths| drop(self.paths_changed(paths))),
+            Err(error) => self.shared.warn(format!("a shared device: {error}")),
+        }
+        self.departure(Leaving::Device(uid))
     }
 
     /// Moves a namespace to another ANA group, and tells the hosts that see it.

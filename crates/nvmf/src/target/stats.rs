@@ -276,6 +276,8 @@ pub struct DeviceInfo {
     pub rates: pace::Rates,
     /// True if [`DeviceStats::latencies`] are counted.
     pub counts_latencies: bool,
+    /// False for a shared device while this process does not have it.
+    pub held: bool,
     /// True if the device refuses writes.
     pub read_only: bool,
     /// True if I/O passes by the page cache (files opened with O_DIRECT; true for null and memory).
@@ -295,6 +297,9 @@ pub struct SubsystemInfo {
     pub listeners: Vec<SocketAddr>,
     /// The ANA states of the groups 1, 2, ... on each of `listeners`; empty without ANA reporting.
     pub ana_states: BTreeMap<SocketAddr, Vec<AnaState>>,
+    /// The states that were set: others than those of `ana_states` for groups with namespaces on shared devices that
+    /// another process has.
+    pub ana_wanted: BTreeMap<SocketAddr, Vec<AnaState>>,
     /// The addresses, of those in `listeners`, that demand TLS.
     pub secured: Vec<SocketAddr>,
     /// The NQNs of the hosts in the subsystem's list.

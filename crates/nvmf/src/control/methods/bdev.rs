@@ -65,6 +65,12 @@ const NO_METADATA: [Param; 5] = [
 const UNCHANGED: &str = "as it is; at first any";
 const RESETS: &[&str] = &["all", "maxmin", "error", "none"];
 const RESET_MODES: &str = "all counters, the longest latencies, the errors, or nothing";
+const SHARED: Param = Param::optional(
+    "shared",
+    ParamKind::Bool,
+    "false",
+    "serve the file in turn with other targets: paths to it are open in the target that has its lock",
+);
 const FILE_BLOCK_KINDS: [&str; 2] = ["bdev_aio_create", "bdev_uring_create"];
 
 /// The methods of this module.
@@ -165,6 +171,7 @@ pub static METHODS: &[Method] = &[
             FILE_BLOCK_SIZE,
             FILE_UUID,
             CREATE_SIZE,
+            SHARED,
             Param::optional("readonly", ParamKind::Bool, "false", "refuse writes"),
             Param::only("nowait", ParamKind::Bool, "false", "the answer comes when the device is ready"),
             Param::optional(
@@ -184,7 +191,7 @@ pub static METHODS: &[Method] = &[
     method(
         "bdev_uring_create",
         "Create a device on a file or block device, through io_uring with O_DIRECT",
-        &[NAME, FILENAME, FILE_BLOCK_SIZE, FILE_UUID, CREATE_SIZE],
+        &[NAME, FILENAME, FILE_BLOCK_SIZE, FILE_UUID, CREATE_SIZE, SHARED],
         "the name of the device",
         |s, p| file_create(s, p, "bdev_uring_create"),
     ),
@@ -423,6 +430,7 @@ fn file_create(state: &mut State, params: &Params, method: &str) -> Outcome {
             direct: true,
             read_only,
             keeps_allocated: method == "bdev_aio_create" && params.bool_if("fallocate") == Some(false),
+            shared: params.bool_if("shared").unwrap_or(false),
         },
     };
     let info = create(state, method, params, spec)?;
@@ -691,7 +699,7 @@ fn get_bdevs(state: &mut State, params: &Params) -> Outcome {
 }
 
 fn describe(device: &DeviceInfo, in_namespace: bool, aio: bool) -> Value {
-    let (product, specific) = match &device.spec.kind {
+    let (product, mut specific) = match &device.spec.kind {
         DeviceKind::Null { .. } => ("Null disk", json!({})),
         DeviceKind::Memory { .. } => ("Malloc disk", json!({})),
         DeviceKind::File { path, read_only, .. } if aio => {
@@ -717,6 +725,9 @@ fn describe(device: &DeviceInfo, in_namespace: bool, aio: bool) -> Value {
         }
         DeviceKind::Faulty { base, .. } => ("Error Injection Disk", json!({ "error": { "base_bdev": base } })),
     };
+    if matches!(device.spec.kind, DeviceKind::File { shared: true, .. }) {
+        specific["shared"] = json!({ "held": device.held });
+    }
     let writes = !device.read_only;
     let unmaps = writes && !matches!(device.spec.kind, DeviceKind::File { keeps_allocated: true, .. });
     json!({

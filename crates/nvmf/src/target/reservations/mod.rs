@@ -40,13 +40,14 @@ pub(super) struct Reservations {
 }
 
 impl Reservations {
-    /// The reservations of a new namespace: those that its file holds, or none.
+    /// The reservations of a new namespace: those that its file holds, or none. With `outlives`, the file keeps those
+    /// too that end with a loss of power: another process goes on with them.
     ///
     /// # Errors
     /// The file cannot be read or written, or it is not a file of this namespace's reservations.
-    pub fn open(file: Option<&PathBuf>, namespace_uuid: [u8; 16]) -> Result<Reservations, Error> {
+    pub fn open(file: Option<&PathBuf>, namespace_uuid: [u8; 16], outlives: bool) -> Result<Reservations, Error> {
         let Some(file) = file else { return Ok(Reservations::default()) };
-        let mut store = Store::new(file.clone(), namespace_uuid);
+        let mut store = Store::new(file.clone(), namespace_uuid, outlives);
         let rules = store.load()?;
         Ok(Reservations {
             is_reserved: AtomicBool::new(rules.reservation.is_some()),
@@ -80,7 +81,7 @@ impl Reservations {
     /// # Errors
     /// They cannot be stored: the rules from before stay in force.
     fn change(&self, new: Rules) -> Result<(), Error> {
-        if let Some(store) = self.store.as_ref().filter(|_| new.persists || self.read().persists) {
+        if let Some(store) = self.store.as_ref().filter(|store| store.keeps(&new) || store.keeps(&self.read())) {
             store.save(&new)?;
         }
         let is_reserved = new.reservation.is_some();

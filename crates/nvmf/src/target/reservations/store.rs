@@ -35,6 +35,8 @@ static HELD: Mutex<BTreeMap<PathBuf, Weak<Held>>> = Mutex::new(BTreeMap::new());
 pub(super) struct Store {
     file: PathBuf,
     namespace_uuid: [u8; 16],
+    /// True if the file keeps reservations that end with a loss of power, too.
+    outlives: bool,
     /// The file, and the turn of this store, once it has loaded the file.
     held: Option<(Arc<Held>, u64)>,
 }
@@ -72,8 +74,13 @@ fn hold(file: &Path) -> Result<Arc<Held>, Error> {
 }
 
 impl Store {
-    pub fn new(file: PathBuf, namespace_uuid: [u8; 16]) -> Store {
-        Store { file, namespace_uuid, held: None }
+    pub fn new(file: PathBuf, namespace_uuid: [u8; 16], outlives: bool) -> Store {
+        Store { file, namespace_uuid, outlives, held: None }
+    }
+
+    /// True if the file keeps those rules.
+    pub fn keeps(&self, rules: &Rules) -> bool {
+        rules.persists || self.outlives
     }
 
     /// The rules in the file, which this store alone writes from now on: a command that still waits for a namespace
@@ -124,7 +131,8 @@ impl Store {
             Err(error) => return Err(Error::system(format!("cannot read the reservations in {name}"), error)),
         };
         let value: Value = serde_json::from_str(&text).map_err(|error| wrong(format!("no JSON: {error}")))?;
-        parse(&value, &self.namespace_uuid).map_err(wrong)
+        let rules = parse(&value, &self.namespace_uuid).map_err(wrong)?;
+        Ok(if self.keeps(&rules) { rules } else { Rules::default() })
     }
 
     /// Writes the rules. The file has those from before or the new ones, whatever happens meanwhile.
@@ -141,15 +149,15 @@ impl Store {
         if *turn != *own {
             return Err(gone());
         }
-        let text = format!("{:#}\n", object(rules, &self.namespace_uuid));
+        let kept = if self.keeps(rules) { rules.clone() } else { Rules::default() };
+        let text = format!("{:#}\n", object(&kept, &self.namespace_uuid));
         sys::replace::replace(&self.file, text.as_bytes())
             .map_err(|error| Error::system(format!("cannot write the reservations to {}", self.file.display()), error))
     }
 }
 
-/// The members of SPDK's file. Rules that do not persist are stored as such, without their registrants.
-fn object(rules: &Rules, namespace_uuid: &[u8; 16]) -> Value {
-    let kept = if rules.persists { rules.clone() } else { Rules::default() };
+/// The members of SPDK's file.
+fn object(kept: &Rules, namespace_uuid: &[u8; 16]) -> Value {
     let mut object = json!({
         "ptpl": kept.persists,
         "bdev_uuid": uuid_text(namespace_uuid),
@@ -182,9 +190,6 @@ fn parse(value: &Value, namespace_uuid: &[u8; 16]) -> Result<Rules, String> {
     let of = uuid(member("bdev_uuid")?, "bdev_uuid")?;
     if of != *namespace_uuid {
         return Err(format!("they are of {}, and this is {}", uuid_text(&of), uuid_text(namespace_uuid)));
-    }
-    if !persists {
-        return Ok(Rules::default());
     }
     let mut rules = Rules { persists, ..Rules::default() };
     let registrants = member("registrants")?.as_array().ok_or("registrants is not an array")?;
@@ -232,7 +237,7 @@ mod tests {
             persists: bool,
         ) {
             let dir = tempfile::tempdir().expect("a directory");
-            let mut store = Store::new(dir.path().join("ns.json"), NAMESPACE);
+            let mut store = Store::new(dir.path().join("ns.json"), NAMESPACE, false);
             prop_assert_eq!(store.load().expect("no file"), Rules::default());
             let stored = rules(persists, &keys, ReservationType::of(kind));
             store.save(&stored).expect("saved");
@@ -249,20 +254,32 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_outlives_its_target_keeps_what_does_not_persist() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("ns.json");
+        let stored = rules(false, &[1, 2], Some(ReservationType::WriteExclusive));
+        let mut one = Store::new(file.clone(), NAMESPACE, true);
+        one.load().expect("no file");
+        one.save(&stored).expect("saved");
+        assert_eq!(Store::new(file.clone(), NAMESPACE, true).load().expect("loaded"), stored);
+        assert_eq!(Store::new(file, NAMESPACE, false).load().expect("loaded"), Rules::default());
+    }
+
+    #[test]
     fn a_store_whose_namespace_was_replaced_writes_no_more() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("ns.json");
-        let mut old = Store::new(file.clone(), NAMESPACE);
+        let mut old = Store::new(file.clone(), NAMESPACE, false);
         old.load().expect("no file");
         old.save(&rules(true, &[1], None)).expect("saved");
-        Store::new(file.clone(), [8; 16]).load().expect_err("another namespace's");
+        Store::new(file.clone(), [8; 16], false).load().expect_err("another namespace's");
         old.save(&rules(true, &[1, 2], None)).expect("it still has the file");
-        let mut new = Store::new(dir.path().join(".").join("ns.json"), NAMESPACE);
+        let mut new = Store::new(dir.path().join(".").join("ns.json"), NAMESPACE, false);
         assert_eq!(new.load().expect("loaded"), rules(true, &[1, 2], None));
         old.save(&rules(true, &[3], None)).expect_err("it comes too late");
         new.save(&rules(true, &[4], None)).expect("saved");
         old.save(&rules(true, &[5], None)).expect_err("it comes too late");
-        assert_eq!(Store::new(file, NAMESPACE).load().expect("loaded"), rules(true, &[4], None));
+        assert_eq!(Store::new(file, NAMESPACE, false).load().expect("loaded"), rules(true, &[4], None));
     }
 
     /// Locks of one process exclude each other as those of two do (flock(2)).
@@ -273,10 +290,10 @@ mod tests {
         let lock = || File::options().write(true).create(true).truncate(false).open(dir.path().join("ns.json.lock"));
         let other = lock().expect("made");
         assert!(sys::file::try_lock(&other, true).expect("locks"));
-        let error = Store::new(file.clone(), NAMESPACE).load().expect_err("another process has it").to_string();
+        let error = Store::new(file.clone(), NAMESPACE, false).load().expect_err("another process has it").to_string();
         assert!(error.contains(&format!("process {} keeps reservations in ", std::process::id())), "{error}");
         drop(other);
-        let mut mine = Store::new(file.clone(), NAMESPACE);
+        let mut mine = Store::new(file.clone(), NAMESPACE, false);
         mine.load().expect("it is free");
         mine.save(&rules(true, &[1], None)).expect("saved");
         assert!(!sys::file::try_lock(&lock().expect("there"), true).expect("locks"), "also once it was replaced");
@@ -295,7 +312,7 @@ mod tests {
             parse(&bad, &NAMESPACE).unwrap_err()
         };
         for path in ["/dev/zero", "/dev/null", "/proc"] {
-            let error = Store::new(path.into(), NAMESPACE).load().expect_err(path).to_string();
+            let error = Store::new(path.into(), NAMESPACE, false).load().expect_err(path).to_string();
             assert!(error.contains("not a regular file"), "{error}");
         }
         assert_eq!(with("rtype", json!(7)), "rtype 7 is not a type");

@@ -150,7 +150,7 @@ fn set_ana_state(state: &mut State, params: &Params) -> Outcome {
     let group = params.u32_if("anagrpid");
     let departure = state.target.set_ana_state(nqn, address, group, ana_state(params)?).map_err(refusal)?;
     state.await_departure(departure);
-    let states = subsystem(state, nqn)?.ana_states.remove(&address).unwrap_or_default();
+    let states = subsystem(state, nqn)?.ana_wanted.remove(&address).unwrap_or_default();
     remember_states(state, nqn, address, &states);
     Ok(Value::Bool(true))
 }

@@ -10,6 +10,7 @@ use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::methods::{Method, hex, method, refusal};
 use crate::control::params::{Param, ParamKind, Params, U32};
 use crate::control::state::State;
+use crate::device::DeviceKind;
 use crate::spec::{Nqn, Status};
 use crate::target::{self, AttachmentRequest, Detached, ErrorKind, NamespaceSpec, Visibility};
 
@@ -157,11 +158,14 @@ fn detached(given: &Params) -> Result<Detached, RpcError> {
     Ok(Detached::from(hosts.into_iter().map(str::to_string)))
 }
 
-/// The file of the state directory for the reservations of a namespace; `None` if there is no directory, or hosts get
-/// no reservations.
+/// The file of the state directory for the reservations of a namespace; `None` if there is no directory, hosts get no
+/// reservations, or other targets have to find them.
 fn kept_reservations(state: &State, spec: &NamespaceSpec) -> Option<PathBuf> {
     let directory = state.directory.as_ref().filter(|_| !state.target.options().hides_reservations())?;
     let device = state.target.devices().into_iter().find(|device| device.spec.name == spec.device)?;
+    if matches!(device.spec.kind, DeviceKind::File { shared: true, .. }) {
+        return None;
+    }
     Some(directory.reservations(&spec.identities(device.uuid).uuid.unwrap_or(device.uuid)))
 }
 
