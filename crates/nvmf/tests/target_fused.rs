@@ -8,12 +8,12 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nvmf::device::{DeviceKind, Effect, Fault, FaultOn, Latency};
+use nvmf::device::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn, Latency};
 use nvmf::pdu::{H2cData, Pdu};
 use nvmf::spec::opcode::{admin, io};
 use nvmf::spec::{Command, Identify, IdentifyController, Sgl, Status, cns, oncs, reservation};
-use nvmf::target::Options;
-use raw::{Host, Served};
+use nvmf::target::{NamespaceSpec, Options, SubsystemSpec, Target};
+use raw::{Host, NQN, Served};
 
 const BLOCK: usize = 512;
 
@@ -76,6 +76,31 @@ fn swap(queue: &mut Host, lba: u64, old: u64, new: u64, in_capsule: [bool; 2]) -
 
 fn read(queue: &mut Host, lba: u64) -> u64 {
     value(&queue.read(1, lba, 1).unwrap())
+}
+
+/// A budget of two blocks has no room for the three buffers of an operation: it goes alone, and is not refused.
+#[test]
+fn an_operation_on_the_largest_block_goes_through_the_smallest_budget() {
+    const BYTES: u32 = 64 << 10;
+    let pacing = pace::Config::parse("auto:192k", 1024).unwrap();
+    let target = Target::start(Options { pacing, max_io_bytes: BYTES, publish: false, ..Options::default() }).unwrap();
+    target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(NQN) }).unwrap();
+    let kind = DeviceKind::Memory { bytes: 1 << 20 };
+    target.create_device(DeviceSpec { name: "mem".into(), block_bytes: Some(BYTES), uuid: None, kind }).unwrap();
+    target.add_namespace(NQN, NamespaceSpec::new("mem")).unwrap();
+    let address = target.add_listener(NQN, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let served = Served { target, address };
+    let (_admin, mut queue) = Host::pair(served.address);
+    let half = |opcode, fuse, byte: u8| {
+        let command = Command::blocks(opcode, 1, 0, 1);
+        let sgl = Sgl::transport(BYTES);
+        (Command { flags: command.flags | fuse, sgl, ..command }, vec![byte; BYTES as usize])
+    };
+    for round in 0..3 {
+        let compare = half(io::COMPARE, Command::FUSE_FIRST, round);
+        let write = half(io::WRITE, Command::FUSE_SECOND, round + 1);
+        assert_eq!(all(&mut queue, &[compare, write]), [Status::SUCCESS; 2], "round {round}");
+    }
 }
 
 const FAILED: Status = Status::ABORTED_FAILED_FUSED;

@@ -162,7 +162,8 @@ pub(super) fn arrived(conn: &mut Connection, core: &mut Core, index: u16) {
     }
     let more = std::mem::take(&mut conn.slots[index].charged);
     let slot = &mut conn.slots[first];
-    slot.charged += more;
+    // The smallest budget has room for two blocks, and an operation holds three: it is admitted alone then.
+    slot.charged = (slot.charged + more).min(u32::try_from(core.share.window_bytes).unwrap_or(u32::MAX));
     slot.stage = Stage::Unadmitted;
     io::admit(conn, core, first);
 }
