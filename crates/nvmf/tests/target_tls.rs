@@ -21,6 +21,8 @@ const OTHER_HOST: &str = "nqn.2016-06.io.spdk:host2";
 const KEY: &str = "NVMeTLSkey-1:01:MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmZwJEiQ:";
 /// A key of the bytes of [`KEY`], but a retained one.
 const OTHER_KEY: &str = "NVMeTLSkey-1:00:MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmZwJEiQ:";
+/// A key of the other suite.
+const LONG_KEY: &str = "NVMeTLSkey-1:02:MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmYwMDExMjIzMzQ0NTU2Njc3wWXNJw==:";
 
 struct Served {
     target: Target,
@@ -225,6 +227,30 @@ fn a_plain_host_gets_nothing_and_harms_nobody() {
     let error = served.target.add_listener(DISCOVERY_NQN, served.address).unwrap_err();
     assert!(error.to_string().contains("a port of its own"), "{error}");
     assert!(served.target.shutdown(Duration::from_secs(60)));
+}
+
+/// The administrator reads why a host does not get in: one line for each kind of mistake, and not one for each attempt.
+#[test]
+fn a_host_that_proves_no_key_is_told_of_in_one_line() {
+    for (what, host, key) in [
+        ("a key that the target does not have", HOST, Some(OTHER_KEY)),
+        ("a host without a key here", OTHER_HOST, Some(KEY)),
+        ("a key for the other hash function", HOST, Some(LONG_KEY)),
+        ("no TLS at all", HOST, None),
+    ] {
+        let served = served();
+        for _ in 0..3 {
+            connect(served.address, FIRST, &options(host, key)).expect_err(what);
+        }
+        let mut lines = Vec::new();
+        raw::until(|| {
+            lines.append(&mut served.target.take_warnings());
+            !lines.is_empty()
+        });
+        let expected = format!("a host at 127.0.0.1 was refused on {}: the TLS handshake failed: ", served.address);
+        assert!(lines.len() == 1 && lines[0].starts_with(&expected), "{what}: {lines:?}");
+        assert!(served.target.shutdown(Duration::from_secs(60)));
+    }
 }
 
 #[test]

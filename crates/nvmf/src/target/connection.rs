@@ -55,6 +55,8 @@ pub(super) enum Phase {
 pub(super) enum Ended {
     /// The peer has gone, or the network.
     Gone,
+    /// The ends do not agree on a key of TLS, for that reason.
+    Unsecured(String),
     /// The peer has broken the protocol.
     Fault(Fault),
 }
@@ -66,8 +68,9 @@ impl From<Fault> for Ended {
 }
 
 impl From<io::Error> for Ended {
-    fn from(_: io::Error) -> Ended {
-        Ended::Gone
+    fn from(error: io::Error) -> Ended {
+        let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<tls::Error>());
+        of_tls.map_or(Ended::Gone, |why| Ended::Unsecured(why.to_string()))
     }
 }
 

@@ -50,7 +50,7 @@ mod work;
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -85,6 +85,8 @@ use work::Published;
 /// The discovery service's NQN: every listener answers to it.
 pub use crate::spec::DISCOVERY_NQN;
 
+/// The least time between two lines about hosts that prove no key of TLS: any peer can bring one about.
+const BETWEEN_TLS_LINES_NS: u64 = 10_000_000_000;
 /// Connections that the kernel may hold for a listener before the target accepts them.
 const BACKLOG: i32 = 4096;
 
@@ -146,6 +148,8 @@ struct Shared {
     restricts_hosts: AtomicBool,
     /// True once the target has let in a host with an odd name and has told the user.
     warned_of_host_name: AtomicBool,
+    /// The uptime before which the target tells of no host that proves no key of TLS.
+    quiet_of_tls_until_ns: AtomicU64,
     /// The board that `plimsoll top` reads; `None` if the target does not publish one.
     board: Option<::live::Board>,
 }
@@ -176,6 +180,22 @@ impl Shared {
         };
         self.warn(format!(
             "a host{from} {what}: let in as one of any hosts; --allow-host and keys need well-formed names; not told again"
+        ));
+    }
+
+    /// Tells the user, now and then, of a host that has proven no key of TLS.
+    fn warn_of_tls(&self, peer: Option<SocketAddr>, listener: SocketAddr, why: &str) {
+        let now_ns = self.uptime_ns();
+        let quiet = &self.quiet_of_tls_until_ns;
+        let is_over = |until: u64| (now_ns >= until).then_some(now_ns + BETWEEN_TLS_LINES_NS);
+        if quiet.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_over).is_err() {
+            return;
+        }
+        let from = peer.map(|peer| format!(" at {}", peer.ip())).unwrap_or_default();
+        self.warn(format!(
+            "a host{from} was refused on {listener}: {why} (it begins without TLS, or its key is not the one that this \
+             target has for its NQN and the subsystem); told at most every {} s",
+            BETWEEN_TLS_LINES_NS / 1_000_000_000
         ));
     }
 
@@ -345,6 +365,7 @@ impl Target {
             warnings: Mutex::default(),
             restricts_hosts: AtomicBool::new(false),
             warned_of_host_name: AtomicBool::new(false),
+            quiet_of_tls_until_ns: AtomicU64::new(0),
             board: live::board(options.publish),
         });
         let options = Arc::new(options);

@@ -302,6 +302,12 @@ impl Reactor {
                 self.watch(index);
             }
             Err(Ended::Gone) => self.close(index),
+            Err(Ended::Unsecured(why)) => {
+                if let Some(connection) = self.connections.get(index) {
+                    self.core.shared.warn_of_tls(connection.peer, connection.listener, &why);
+                }
+                self.close(index);
+            }
             Err(Ended::Fault(fault)) => {
                 self.core.protocol_errors += 1;
 
