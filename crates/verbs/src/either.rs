@@ -27,9 +27,9 @@ macro_rules! handles {
         $(
             $(#[$attribute])*
             pub enum $name {
-                /// That of rdma-core.
+                /// The handle of rdma-core.
                 Rdma(<Rdma as Verbs>::$name),
-                /// That of the fabric in memory.
+                /// The handle of the fabric in memory.
                 Fabric(<Fabric as Verbs>::$name),
             }
         )*
