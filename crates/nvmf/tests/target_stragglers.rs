@@ -116,7 +116,7 @@ fn commands_that_wait_for_a_straggler_end_with_what_they_wait_for() {
     // The namespace.
     let cid = queue.send_command(zeroes(1), &[]);
     assert!(waits(&mut queue, cid));
-    served.target.remove_namespace(NQN, 1).unwrap().wait();
+    let departure = served.target.remove_namespace(NQN, 1).unwrap();
     let done = queue.response();
     assert_eq!((done.cid, done.status), (cid, Status::INVALID_NAMESPACE.do_not_retry()));
     // Back again, the straggler is still there, until it ends.
@@ -129,4 +129,5 @@ fn commands_that_wait_for_a_straggler_end_with_what_they_wait_for() {
     end_the_straggler(&served);
     let done = queue.response();
     assert_eq!((done.cid, done.status), (cid, Status::SUCCESS));
+    departure.wait();
 }
