@@ -45,7 +45,10 @@ pub fn begin() {
     }
     let pools = match Pools::from_environment(variable, read) {
         Ok(Some(pools)) => pools,
-        Ok(None) if asynchronous => return catch_calls(variable),
+        Ok(None) if asynchronous => {
+            process::make_table();
+            return catch_calls(variable);
+        }
         Ok(None) => {
             return say(&format!(
                 "nothing is spread: none of {TEXT_VARIABLE}, {FILE_VARIABLE} and {POOLS_VARIABLE} is set"
@@ -71,6 +74,7 @@ pub fn begin() {
     executed::prepare();
     node::prepare(aio::note_completed);
     lane::configure(pools);
+    process::make_table();
     catch_calls(variable);
 }
 

@@ -44,6 +44,7 @@ processes! {
     locks_unseen: true,
     closed_before_its_requests_end: false,
     addresses_of_files: true,
+    table_is_large_enough: false,
 }
 
 #[test]

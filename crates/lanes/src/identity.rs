@@ -120,15 +120,28 @@ impl Facts {
     /// # Errors
     /// [`Difference::Unreadable`] if its attributes or its file system cannot be asked.
     pub fn of(file: BorrowedFd<'_>) -> Result<Facts, Difference> {
+        let file_system = rustix::fs::fstatfs(file).map_err(|_| Difference::Unreadable)?.f_type;
+        #[allow(clippy::unnecessary_cast, reason = "narrower on some architectures")]
+        Facts::on(file, file_system as i64)
+    }
+
+    /// The facts about a descriptor of a file that lies on this file system (`f_type` of statfs(2)): a client of NFS
+    /// asks its server for each statfs(2), behind all other requests of the lane.
+    ///
+    /// # Errors
+    /// [`Difference::Unreadable`] if its attributes cannot be asked.
+    pub fn on(file: BorrowedFd<'_>, file_system: i64) -> Result<Facts, Difference> {
         let unreadable = |_| Difference::Unreadable;
         let ask = |how| rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH | how, StatxFlags::BASIC_STATS);
-        let file_system = rustix::fs::fstatfs(file).map_err(unreadable)?.f_type;
-        #[allow(clippy::unnecessary_cast, reason = "narrower on some architectures")]
-        let file_system = file_system as i64;
         let handle = if file_system == NFS { handle::of(file.as_raw_fd()).ok() } else { None };
-        // Without a handle the attributes are a part of the proof: attributes in the cache may be of any age.
+        // Without a handle the attributes are a part of the proof: attributes in the cache may be of any age. With one
+        // they matter to nothing, and asking the server for them takes as long as all requests of the lane before it.
         let by_attributes = file_system == NFS && handle.is_none();
-        let how = if by_attributes { AtFlags::STATX_FORCE_SYNC } else { AtFlags::empty() };
+        let how = match handle {
+            Some(_) => AtFlags::STATX_DONT_SYNC,
+            None if by_attributes => AtFlags::STATX_FORCE_SYNC,
+            None => AtFlags::empty(),
+        };
         let stat = ask(how).map_err(unreadable)?;
         let device = (stat.stx_dev_major, stat.stx_dev_minor);
         Ok(Facts {
@@ -161,6 +174,11 @@ impl Facts {
     /// reads from a separate cache, O_DIRECT or not.
     pub fn is_fuse(&self) -> bool {
         self.file_system == FUSE
+    }
+
+    /// The type of the file system (`f_type` of statfs(2)).
+    pub fn file_system(&self) -> i64 {
+        self.file_system
     }
 
     /// The device number: lanes with the same device number are one superblock, and not independent.

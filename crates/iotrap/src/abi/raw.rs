@@ -4,7 +4,7 @@
 //! libc's `open`, `close` and `syscall` are, inside this library, the hooks themselves. So everything that the
 //! library does on its own behalf (lane files, proofs, flushes) goes through here.
 
-use core::ffi::{CStr, c_int, c_long, c_void};
+use core::ffi::{CStr, c_int, c_long, c_uint, c_void};
 
 /// The value that a system call returned, or the errno it failed with (positive).
 pub type Result<T> = core::result::Result<T, c_int>;
@@ -102,40 +102,45 @@ pub struct Identity {
 
 /// Device, inode number and type of an open file, as the kernel knows them without asking a server (statx(2)).
 pub fn identity(fd: c_int) -> Result<Identity> {
-    let mut room = core::mem::MaybeUninit::<libc::statx>::zeroed();
-    let flags = arg(libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC);
-    let mask = (libc::STATX_INO | libc::STATX_TYPE) as usize;
-    // SAFETY: an empty NUL-terminated path and room for one statx.
-    let result =
-        unsafe { call(libc::SYS_statx, arg(fd), c"".as_ptr() as usize, flags, mask, room.as_mut_ptr() as usize, 0) };
-    check(result)?;
-    // SAFETY: zeroed, and filled on success: every bit pattern is a valid statx.
-    let found = unsafe { room.assume_init() };
-    let device = libc::makedev(found.stx_dev_major, found.stx_dev_minor);
-    Ok(Identity { device, inode: found.stx_ino, mode: found.stx_mode.into() })
+    let found = statx(fd, libc::AT_STATX_DONT_SYNC, libc::STATX_INO | libc::STATX_TYPE)?;
+    Ok(identity_in(&found))
 }
 
 /// The size of an open file in bytes, as its own client knows it without asking a server (statx(2)).
 pub fn size(fd: c_int) -> Result<u64> {
-    let mut room = core::mem::MaybeUninit::<libc::statx>::zeroed();
-    let (flags, mask) = (arg(libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC), libc::STATX_SIZE as usize);
-    // SAFETY: an empty NUL-terminated path and room for one statx.
-    let result =
-        unsafe { call(libc::SYS_statx, arg(fd), c"".as_ptr() as usize, flags, mask, room.as_mut_ptr() as usize, 0) };
-    check(result)?;
-    // SAFETY: zeroed, and filled on success: every bit pattern is a valid statx.
-    Ok(unsafe { room.assume_init() }.stx_size)
+    statx(fd, libc::AT_STATX_DONT_SYNC, libc::STATX_SIZE).map(|found| found.stx_size)
 }
 
-/// True if the file of a descriptor lies on FUSE (fstatfs(2)).
-pub fn is_fuse(fd: c_int) -> bool {
-    /// linux/magic.h
-    const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
+/// The identity and the size in bytes of an open file, of the same age as fstat(2) has them. Unlike fstat(2), the call
+/// does not ask a server because of the time of the last access, which every read makes unknown to a client of NFS.
+pub fn measured(fd: c_int) -> Result<(Identity, u64)> {
+    let found = statx(fd, libc::AT_STATX_SYNC_AS_STAT, libc::STATX_INO | libc::STATX_TYPE | libc::STATX_SIZE)?;
+    Ok((identity_in(&found), found.stx_size))
+}
+
+fn identity_in(found: &libc::statx) -> Identity {
+    let device = libc::makedev(found.stx_dev_major, found.stx_dev_minor);
+    Identity { device, inode: found.stx_ino, mode: found.stx_mode.into() }
+}
+
+/// statx(2) of an open file.
+fn statx(fd: c_int, how: c_int, mask: c_uint) -> Result<libc::statx> {
+    let mut room = core::mem::MaybeUninit::<libc::statx>::zeroed();
+    let (path, flags, to) = (c"".as_ptr() as usize, arg(libc::AT_EMPTY_PATH | how), room.as_mut_ptr() as usize);
+    // SAFETY: an empty NUL-terminated path and room for one statx.
+    let result = unsafe { call(libc::SYS_statx, arg(fd), path, flags, mask as usize, to, 0) };
+    check(result)?;
+    // SAFETY: zeroed, and filled on success: every bit pattern is a valid statx.
+    Ok(unsafe { room.assume_init() })
+}
+
+/// The type of the file system that an open file lies on (`f_type` of fstatfs(2)).
+pub fn file_system(fd: c_int) -> Result<i64> {
     let mut room = core::mem::MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the kernel fills one statfs, which is what it is given.
     let result = unsafe { call(libc::SYS_fstatfs, arg(fd), room.as_mut_ptr() as usize, 0, 0, 0, 0) };
     // SAFETY: zeroed, and filled on success: every bit pattern is a valid statfs.
-    result == 0 && unsafe { room.assume_init() }.f_type == FUSE_SUPER_MAGIC
+    check(result).map(|_| unsafe { room.assume_init() }.f_type)
 }
 
 /// stat(2) of a path relative to a directory; symbolic links are followed.

@@ -102,8 +102,10 @@ fn enter_file(fd: c_int, flags: c_int, stays: Option<Reason>) {
             if group.is_direct() {
                 known.soil(); // another program may have left dirty pages: written out before the first read
             }
-            if raw::is_fuse(fd) {
-                known.set_fuse();
+            if known.file_system().is_none()
+                && let Ok(kind) = raw::file_system(fd)
+            {
+                known.set_file_system(kind);
             }
             known.ended().into_iter().for_each(|reason| group.end(reason));
         }
@@ -250,7 +252,8 @@ fn open_lanes(
     };
     // SAFETY: the program has just passed this descriptor to the library: it is open for the time of this call.
     let own = unsafe { BorrowedFd::borrow_raw(fd) };
-    let Ok(own) = Facts::of(own) else {
+    let facts = group.node().file_system().map_or_else(|| Facts::of(own), |kind| Facts::on(own, kind));
+    let Ok(own) = facts else {
         group.end(Reason::NotSame);
         return 0;
     };
@@ -258,7 +261,7 @@ fn open_lanes(
     let all = (0..pool.len()).filter(|&at| wanted & 1 << at != 0 && (at != group.own() || probe == Some(at)));
     if own.is_fuse() {
         let node = group.node();
-        node.set_fuse();
+        node.set_file_system(own.file_system());
         if node.was_written() && !pool.config.strict_o_direct {
             node.end(Reason::Held);
             return 0;

@@ -108,12 +108,38 @@ fn would_leave(group: &GroupRef, kind: Kind, offset: i64, bytes: u64) -> Result<
     }
 }
 
-/// `Ok` if a request of this kind may leave the opened lane. Then the descriptor is proven to mean the file, and the
-/// contents of the page cache are written out.
+/// `Ok` if a request of this kind may leave the opened lane. Then the descriptor is proven to mean the file and to have
+/// its flags, and the contents of the page cache are written out.
 ///
 /// # Errors
 /// The reason why the request stays.
 pub fn may_leave(
+    group: &GroupRef,
+    fd: c_int,
+    kind: Kind,
+    offset: i64,
+    bytes: u64,
+    proofs: &mut Proofs,
+) -> Result<(), Stays> {
+    is_of_the_file(group, fd, kind, offset, bytes, proofs)?;
+    goes(group, fd, proofs).map_err(Stays::For)
+}
+
+/// The part of [`may_leave`] that matters only to a request that goes to another lane: the kernel has the flags of the
+/// opened lane's descriptor, and that lane's page cache.
+fn goes(group: &GroupRef, fd: c_int, proofs: &mut Proofs) -> Result<(), Reason> {
+    if !proofs.hold_flags(group, fd) {
+        return Err(Reason::Flags);
+    }
+    // Dirty pages of the opened lane come before what other lanes are given: the server has to have them first.
+    if group.is_direct() && group.write_out(fd).is_err() {
+        return Err(Reason::Writer);
+    }
+    Ok(())
+}
+
+/// The part of [`may_leave`] that matters to every request: the descriptor means the file.
+fn is_of_the_file(
     group: &GroupRef,
     fd: c_int,
     kind: Kind,
@@ -134,12 +160,11 @@ pub fn may_leave(
     if (would.is_ok() || learns) && !proofs.hold(group, fd) {
         return Err(Stays::Stale);
     }
-    would.map_err(Stays::For)?;
-    // Dirty pages of the opened lane come before what other lanes are given: the server has to have them first.
-    if group.is_direct() && group.write_out(fd).is_err() {
-        return Err(Stays::For(Reason::Writer));
+    // An append writes elsewhere than its offset says.
+    if learns && !proofs.hold_flags(group, fd) {
+        return Err(Stays::For(Reason::Flags));
     }
-    Ok(())
+    would.map_err(Stays::For)
 }
 
 /// Chooses a lane for a request, and counts the request there.
@@ -154,7 +179,7 @@ pub fn choose(
 ) -> Chosen {
     let Some(pool) = group.pool() else { return Chosen::Stale };
     let stays = |proven| Chosen::To(Choice { proven, ..own(group, pool, bytes, now_ns) });
-    match may_leave(group, fd, kind, offset, bytes, proofs) {
+    match is_of_the_file(group, fd, kind, offset, bytes, proofs) {
         Ok(()) => {}
         Err(Stays::Stale) => return Chosen::Stale,
         Err(Stays::For(reason)) => {
@@ -180,6 +205,11 @@ pub fn choose(
     let Some(file) = group.file(ticket.lane) else {
         return Chosen::To(Choice { ticket, file: None, proven: true, given_back: false });
     };
+    if let Err(reason) = goes(group, fd, proofs) {
+        reason.count();
+        pool.cancel(ticket, now_ns);
+        return stays(false);
+    }
     if !proofs.hold_lane(group, ticket.lane, file) {
         Reason::Stale.count();
         group.miss(ticket.lane, tracking::again_at(pool, now_ns));

@@ -6,7 +6,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::OnceLock;
 
 use crate::abi::raw;
@@ -30,8 +30,8 @@ pub struct Node {
     writers: AtomicI32,
     /// The program has, or had, a descriptor that may write.
     written: AtomicBool,
-    /// The file lies on FUSE.
-    fuse: AtomicBool,
+    /// The type of the file system that the file lies on (`f_type` of statfs(2)); 0 if it was not asked for.
+    file_system: AtomicI64,
     /// Lanes of the file have page caches of their own: the file is another inode there.
     apart: AtomicBool,
     /// The file was written through the opened lane's page cache since that cache was last written out.
@@ -59,7 +59,7 @@ static NODES_OF_PROCESS: [Node; NODES] = [const {
         cached: AtomicI32::new(0),
         writers: AtomicI32::new(0),
         written: AtomicBool::new(false),
-        fuse: AtomicBool::new(false),
+        file_system: AtomicI64::new(0),
         apart: AtomicBool::new(false),
         dirty: AtomicBool::new(false),
         lanes_dirty: AtomicU32::new(0),
@@ -176,7 +176,7 @@ pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     node.cached.store(0, Relaxed);
     node.writers.store(0, Relaxed);
     node.written.store(false, Relaxed);
-    node.fuse.store(false, Relaxed);
+    node.file_system.store(0, Relaxed);
     node.apart.store(false, Relaxed);
     node.dirty.store(false, Relaxed);
     node.lanes_dirty.store(0, Relaxed);
@@ -308,10 +308,10 @@ impl Node {
     /// Sets the size to the one that the opened lane tells now: after a truncation and the like. A descriptor whose
     /// number has come to mean another file at this moment changes nothing.
     pub fn measure(&self, fd: c_int) {
-        if let Ok(stat) = raw::fstat(fd)
-            && (stat.st_dev, stat.st_ino) == self.identity()
+        if let Ok((found, bytes)) = raw::measured(fd)
+            && (found.device, found.inode) == self.identity()
         {
-            self.size.store(stat.st_size as u64, SeqCst);
+            self.size.store(bytes, SeqCst);
         }
     }
 
@@ -358,15 +358,23 @@ impl Node {
         self.written.load(SeqCst)
     }
 
-    /// Notes that the file lies on FUSE.
-    pub fn set_fuse(&self) {
-        self.fuse.store(true, SeqCst);
+    /// Notes the type of the file system that the file lies on.
+    pub fn set_file_system(&self, kind: i64) {
+        self.file_system.store(kind, SeqCst);
+    }
+
+    /// The type of the file system that the file lies on, if it is known. It stays so: the program's descriptor keeps
+    /// the file system mounted.
+    pub fn file_system(&self) -> Option<i64> {
+        Some(self.file_system.load(SeqCst)).filter(|&kind| kind != 0)
     }
 
     /// True if the file is known to lie on FUSE.
     #[inline]
     pub fn is_fuse(&self) -> bool {
-        self.fuse.load(SeqCst)
+        /// linux/magic.h
+        const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
+        self.file_system.load(SeqCst) == FUSE_SUPER_MAGIC
     }
 
     /// Notes that a lane has a page cache of its own for the file.

@@ -237,6 +237,19 @@ pub fn shares_numbers() -> bool {
     CROWDED_FROM.load(Relaxed) != c_int::MAX
 }
 
+/// Makes the process's table of descriptors large enough for high numbers, before the program's `main`.
+///
+/// A table that grows in a process of several threads waits until each processor has passed through a quiescent state
+/// of RCU (`expand_fdtable` in fs/file.c): many milliseconds, which the first request of a file would take longer.
+pub fn make_table() {
+    let Ok(any) = raw::open(c"/", libc::O_PATH) else { return };
+    if let Ok(high) = HighNumbers::reserve().duplicate_even_the_last(any) {
+        let _ = raw::close(high);
+    }
+    let _ = raw::close(any);
+    CROWDED_FROM.store(c_int::MAX, Relaxed); // no lane has a number yet
+}
+
 impl HighNumbers {
     /// Raises the limit where that is needed, once no other thread has such a value.
     pub fn reserve() -> HighNumbers {

@@ -37,6 +37,8 @@ const ROOM: usize = 16;
 pub struct Proofs {
     made: [(c_int, Name); ROOM],
     used: usize,
+    /// The proofs of `made` whose descriptors were found to have the flags of their group, a bit each.
+    same_flags: u16,
     /// The last descriptor whose size the kernel was asked for, and the size.
     size: (c_int, u64),
 }
@@ -44,23 +46,37 @@ pub struct Proofs {
 impl Proofs {
     /// A set without proofs, for a call that begins.
     pub const fn none() -> Proofs {
-        Proofs { made: [(-1, Name { index: 0, generation: 0 }); ROOM], used: 0, size: (-1, 0) }
+        Proofs { made: [(-1, Name { index: 0, generation: 0 }); ROOM], used: 0, same_flags: 0, size: (-1, 0) }
     }
 
     /// True if `fd` means the file of this group. If not, the number is tracked no longer.
-    ///
-    /// Flags that were changed where no hook sees it (O_DIRECT, O_APPEND) end the spreading of the file.
     #[inline]
     pub fn hold(&mut self, group: &GroupRef, fd: c_int) -> bool {
         self.remembered(fd, group.name(), || {
             let holds = means(group, fd);
             if !holds {
                 forget(group, fd);
-            } else if !same_flags(group, fd) {
-                group.node().end(Reason::Flags);
             }
             holds
         })
+    }
+
+    /// True if a descriptor that means the file of this group has the flags that the group knows. Flags that were
+    /// changed where no hook sees it (O_DIRECT, O_APPEND) end the spreading of the file.
+    #[inline]
+    pub fn hold_flags(&mut self, group: &GroupRef, fd: c_int) -> bool {
+        let place = self.made.iter().take(self.used).position(|&made| made == (fd, group.name()));
+        let bit = place.map_or(0, |place| 1u16 << place);
+        if self.same_flags & bit != 0 {
+            return true;
+        }
+        let same = same_flags(group, fd);
+        if same {
+            self.same_flags |= bit;
+        } else {
+            group.node().end(Reason::Flags);
+        }
+        same
     }
 
     /// True if `file` is the group's file on a lane. If not, the group has no file on that lane from now on.

@@ -676,6 +676,68 @@ static void step_child(void)
 		_exit(1);
 }
 
+/* Submits writes of all blocks, and does not wait for them: the process ends, or the number comes to mean another file. */
+static void submits_and_ends(const char *path, int end)
+{
+	struct iocb iocbs[BLOCKS], *list[BLOCKS];
+	struct io_event events[BLOCKS];
+	struct timespec no_time = {0, 0};
+	struct stat status;
+	char other[PATH_MAX];
+	io_context_t aio = 0;
+	HOLDS(io_setup(BLOCKS, &aio), 0);
+	HOLDS(io_getevents(aio, 0, BLOCKS, events, &no_time), 0); /* --async begins */
+	int fd = open(path, O_RDWR);
+	CHECK(fd >= 0);
+	for (int at = 0; at < BLOCKS; at++) {
+		list[at] = &iocbs[at];
+		io_prep_pwrite(list[at], fd, buffer + at * BLOCK, BLOCK, at * BLOCK);
+	}
+	HOLDS(io_submit(aio, BLOCKS, list), BLOCKS);
+	switch (end) {
+	case 0: _exit(0);
+	case 1: syscall(SYS_exit_group, 0); break;
+	case 2: quick_exit(0);
+	case 3: execl("/bin/true", "true", NULL); break;
+	}
+	snprintf(other, sizeof other, "%s.other", path);
+	HOLDS(kernel(SYS_close, fd, 0, 0, 0), 0);
+	HOLDS(kernel(SYS_openat, AT_FDCWD, (long)other, O_RDWR | O_CREAT | O_TRUNC, 0644), fd);
+	HOLDS(io_getevents(aio, BLOCKS, BLOCKS, events, NULL), BLOCKS);
+	for (int at = 0; at < BLOCKS; at++)
+		HOLDS((long)events[at].res, BLOCK);
+	HOLDS(kernel(SYS_fstat, fd, (long)&status, 0, 0), 0);
+	HOLDS(status.st_size, 0);
+	HOLDS(unlink(other), 0);
+	_exit(0);
+}
+
+/* A child submits writes to a file off the lanes, which --async carries out, and the parent finds the data. */
+static void step_submitted(void)
+{
+	const char *scratch = getenv("SCRATCH");
+	int end = below(8), status;
+	char letter = (char)(1 + below(120)), path[PATH_MAX - 16];
+	if (!has_children || scratch == NULL)
+		return;
+	SAY("a child submits, end %d", end);
+	snprintf(path, sizeof path, "%s/m%d", scratch, worker);
+	int fd = unseen_open(path, O_RDWR | O_CREAT | O_TRUNC);
+	memset(buffer, letter, MOST);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0)
+		submits_and_ends(path, end);
+	HOLDS(waitpid(child, &status, 0), child);
+	if (status != 0)
+		_exit(1);
+	HOLDS(kernel(SYS_pread64, fd, (long)buffer, MOST, 0), MOST);
+	for (int at = 0; at < MOST; at++)
+		HOLDS(buffer[at], letter);
+	kernel(SYS_close, fd, 0, 0, 0);
+	HOLDS(unlink(path), 0);
+}
+
 static void step(uint64_t seed, int number)
 {
 	state = seed * 1000003 + (uint64_t)number * 7919;
@@ -706,7 +768,13 @@ static void step(uint64_t seed, int number)
 	case 14: step_sync(); break;
 	case 15: below(4) == 0 ? step_lock() : step_size(); break;
 	case 16: registers ? step_places() : step_thread(); break;
-	case 17: below(3) == 0 ? step_child() : step_size(); break;
+	case 17:
+		switch (below(4)) {
+		case 0: step_child(); break;
+		case 1: step_submitted(); break;
+		default: step_size();
+		}
+		break;
 	default: step_transfer();
 	}
 }

@@ -281,6 +281,30 @@ static void addresses_of_files(void)
 	CHECK_IS(close(ring), 0);
 }
 
+static int table_size(void)
+{
+	char line[128];
+	int size = 0;
+	FILE *status = fopen("/proc/self/status", "r");
+	CHECK(status != NULL);
+	while (size == 0 && fgets(line, sizeof line, status) != NULL)
+		sscanf(line, "FDSize: %d", &size);
+	CHECK_IS(fclose(status), 0);
+	CHECK(size > 0);
+	return size;
+}
+
+/* The kernel's table of descriptors does not grow with the first request: in a program of several threads that takes a
+ * grace period of RCU. */
+static void table_is_large_enough(void)
+{
+	make_file(at(0, "file"), 'f', 16);
+	int before = table_size(), fd = open_direct(at(0, "file"), O_RDWR), found[8];
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
+	CHECK_IS(table_size(), before);
+	CHECK_IS(close(fd), 0);
+}
+
 static const struct test tests[] = {
 	{"vfork_child_opens", vfork_child_opens},
 	{"limits_are_the_programs", limits_are_the_programs},
@@ -292,6 +316,7 @@ static const struct test tests[] = {
 	{"locks_unseen", locks_unseen},
 	{"closed_before_its_requests_end", closed_before_its_requests_end},
 	{"addresses_of_files", addresses_of_files},
+	{"table_is_large_enough", table_is_large_enough},
 };
 
 int main(int count, char **arguments)

@@ -210,7 +210,7 @@ static void ring_in_memory(void)
 
 static void a_moment(void)
 {
-	struct timespec time = {.tv_nsec = 300 * 1000 * 1000};
+	struct timespec time = {.tv_sec = 1, .tv_nsec = 200 * 1000 * 1000};
 	CHECK_IS(nanosleep(&time, NULL), 0);
 }
 
