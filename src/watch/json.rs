@@ -6,6 +6,7 @@ use measure::schema::Estimate;
 use observe::{Flow, FlowRates, Rates};
 use serde::Serialize;
 
+use super::traced::Latest;
 use super::{Now, Row, span};
 
 /// One interval.
@@ -30,6 +31,8 @@ struct Target<'a> {
     busy: Option<f64>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     network: Option<Network>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traced: Option<&'a Latest>,
     #[serde(skip_serializing_if = "Option::is_none")]
     passive: Option<Passive>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,6 +117,7 @@ fn target<'a>(now: &'a Now, row: &'a Row) -> Target<'a> {
             round_trip_ns: rates.and_then(|rates| rates.round_trip_ns),
             sent_again: total.sent_again,
         }),
+        traced: row.traced.as_ref(),
         passive: row.seen.judgement.as_ref().map(|judgement| {
             let bounds = judgement.line.as_ref().ok();
             Passive {

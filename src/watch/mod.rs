@@ -4,9 +4,10 @@ mod against;
 mod json;
 mod prometheus;
 mod table;
+mod traced;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,6 +23,7 @@ use crate::output;
 use crate::screen::Screen;
 use crate::values;
 use against::Against;
+use traced::{Latest, TracedDisks};
 
 /// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
@@ -70,6 +72,11 @@ fn command() -> Command {
                 .value_parser(value_parser!(PathBuf))
                 .help("Compare with the load line of a sweep's result on the same device"),
         )
+        .arg(flag(
+            "trace",
+            "Show percentiles of disks' latencies too, from the kernel's tracepoints (root); up to 20,000 requests a \
+             second are traced",
+        ))
         .arg(
             Arg::new("sysroot")
                 .long("sysroot")
@@ -92,18 +99,28 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
         false => Wanted::These(names.iter().map(|name| host.resolve(name)).collect::<Result<_, _>>()?),
     };
     let against = matches.get_one::<PathBuf>("against").map(|path| Against::read(path, &host, &wanted)).transpose()?;
+    let interval = *matches.get_one::<Duration>("interval").expect("has a default");
+    let prometheus = matches.get_one::<String>("prometheus").map(String::as_str);
+    let traced = match matches.get_flag("trace") {
+        true => {
+            ensure!(root == Path::new("/"), "--trace: the tracepoints are those of this kernel: leave --sysroot out");
+            ensure!(prometheus != Some("-"), "--trace: a single look at counters has no time to trace: give a port");
+            Some(TracedDisks::start(&host, &wanted)?)
+        }
+        false => None,
+    };
     let view = View {
+        traced,
         state: Mutex::new(Watcher::new(host, wanted)),
         clock: Clock::new(),
         against,
         idle: matches.get_flag("all"),
     };
-    let interval = *matches.get_one::<Duration>("interval").expect("has a default");
     let end = match (matches.get_flag("once"), matches.get_one::<Duration>("for")) {
         (true, _) => Some(interval),
         (false, end) => end.copied(),
     };
-    match matches.get_one::<String>("prometheus").map(String::as_str) {
+    match prometheus {
         Some("-") => {
             view.look();
             output::print(&prometheus::text(&view.now()))?;
@@ -153,7 +170,7 @@ fn serve(view: Arc<View>, address: &str, interval: Duration, end: Option<Duratio
     view.look();
     let page = {
         let view = Arc::clone(&view);
-        move || prometheus::text(&view.now())
+        move || prometheus::text(&view.now()) + &view.traced.as_ref().map_or(String::new(), TracedDisks::prometheus)
     };
     let http = Http::start(address, Box::new(page)).with_context(|| format!("--prometheus {address}"))?;
     output::print(&format!("Metrics: http://{}/metrics\n", http.address()))?;
@@ -185,6 +202,7 @@ impl Clock {
 /// The watcher with all that the views need.
 struct View {
     state: Mutex<Watcher>,
+    traced: Option<TracedDisks>,
     clock: Clock,
     against: Option<Against>,
     idle: bool,
@@ -193,6 +211,8 @@ struct View {
 /// A target as the views show it.
 struct Row {
     seen: Observation,
+    /// Latencies of single requests; None where they are not traced.
+    traced: Option<Latest>,
     /// The load line that overload is told by, and its origin; None if none is known.
     line: Option<f64>,
     /// With the beginning on the wall clock, in milliseconds since the Unix epoch.
@@ -214,6 +234,9 @@ impl View {
 
     fn look(&self) {
         self.watcher().look(self.clock.now_ns());
+        if let Some(traced) = &self.traced {
+            traced.look();
+        }
     }
 
     fn now(&self) -> Now<'_> {
@@ -224,7 +247,8 @@ impl View {
             let bounds = seen.judgement.as_ref().and_then(|judgement| judgement.line.as_ref().ok());
             let line = swept.or(bounds.map(|bounds| bounds.high));
             let overload = line.and_then(|line| watcher.overload(&seen.target, line, now_ns));
-            Row { line, overload: overload.map(|found| (found, self.clock.unix_ms(found.since_ns))), seen }
+            let traced = self.traced.as_ref().and_then(|traced| traced.latest(&seen.target));
+            Row { traced, line, overload: overload.map(|found| (found, self.clock.unix_ms(found.since_ns))), seen }
         };
         Now {
             unix_ms: self.clock.unix_ms(now_ns),

@@ -4,56 +4,64 @@ use measure::figures::{self, bytes, bytes_per_second, count, nanoseconds, percen
 use observe::{FlowRates, Kind, Observation, Rates};
 use report::text::{Style, Table};
 
+use super::traced::Figures;
 use super::{Now, Row, span};
 
 /// A column: its title, the cell of a target at work, and whether a target has something to say in it.
 struct Column {
     title: &'static str,
-    cell: fn(&Rates) -> String,
-    wanted: fn(&Observation, &Rates) -> bool,
+    cell: fn(&Rates, &Row) -> String,
+    wanted: fn(&Row, &Rates) -> bool,
 }
 
 const COLUMNS: &[Column] = &[
-    Column { title: "read", cell: |rates| moved(&rates.read), wanted: |_, _| true },
-    Column { title: "iops", cell: |rates| ops(&rates.read), wanted: |_, _| true },
-    Column { title: "written", cell: |rates| moved(&rates.write), wanted: |_, _| true },
-    Column { title: "iops", cell: |rates| ops(&rates.write), wanted: |_, _| true },
-    Column { title: "other", cell: |rates| ops(&rates.other), wanted: |_, rates| rates.other.iops > 0.0 },
+    Column { title: "read", cell: |rates, _| moved(&rates.read), wanted: |_, _| true },
+    Column { title: "iops", cell: |rates, _| ops(&rates.read), wanted: |_, _| true },
+    Column { title: "written", cell: |rates, _| moved(&rates.write), wanted: |_, _| true },
+    Column { title: "iops", cell: |rates, _| ops(&rates.write), wanted: |_, _| true },
+    Column { title: "other", cell: |rates, _| ops(&rates.other), wanted: |_, rates| rates.other.iops > 0.0 },
     Column {
         title: "lat",
-        cell: |rates| rates.latency_ns().map_or("-".into(), nanoseconds),
+        cell: |rates, _| rates.latency_ns().map_or("-".into(), nanoseconds),
         wanted: |_, rates| rates.depth.is_some(),
     },
+    Column { title: "p50", cell: |_, row| percentile(row, |all| all.p50), wanted: |row, _| row.traced.is_some() },
+    Column { title: "p99", cell: |_, row| percentile(row, |all| all.p99), wanted: |row, _| row.traced.is_some() },
+    Column { title: "p99.9", cell: |_, row| percentile(row, |all| all.p999), wanted: |row, _| row.traced.is_some() },
     Column {
         title: "queue",
-        cell: |rates| rates.queue_ns.map_or("-".into(), nanoseconds),
-        wanted: |seen, _| seen.target.kind == Kind::Nfs,
+        cell: |rates, _| rates.queue_ns.map_or("-".into(), nanoseconds),
+        wanted: |row, _| row.seen.target.kind == Kind::Nfs,
     },
     Column {
         title: "rtt",
-        cell: |rates| rates.round_trip_ns.map_or("-".into(), nanoseconds),
-        wanted: |seen, _| seen.target.kind == Kind::Nfs,
+        cell: |rates, _| rates.round_trip_ns.map_or("-".into(), nanoseconds),
+        wanted: |row, _| row.seen.target.kind == Kind::Nfs,
     },
     Column {
         title: "depth",
-        cell: |rates| rates.depth.map_or("-".into(), |depth| plain((depth * 10.0).round() / 10.0)),
+        cell: |rates, _| rates.depth.map_or("-".into(), |depth| plain((depth * 10.0).round() / 10.0)),
         wanted: |_, rates| rates.depth.is_some(),
     },
     Column {
         title: "now",
-        cell: |rates| rates.in_flight.map_or("-".into(), |now| now.to_string()),
+        cell: |rates, _| rates.in_flight.map_or("-".into(), |now| now.to_string()),
         wanted: |_, rates| rates.in_flight.is_some(),
     },
     Column {
         title: "busy",
-        cell: |rates| rates.busy.map_or("-".into(), percent),
+        cell: |rates, _| rates.busy.map_or("-".into(), percent),
         wanted: |_, rates| rates.busy.is_some(),
     },
-    Column { title: "resent", cell: |rates| rates.sent_again.to_string(), wanted: |_, rates| rates.sent_again > 0 },
+    Column { title: "resent", cell: |rates, _| rates.sent_again.to_string(), wanted: |_, rates| rates.sent_again > 0 },
 ];
 
 /// The columns that the table leaves out, in this order, while it is wider than the terminal.
-const LEAST: [&str; 4] = ["other", "now", "queue", "busy"];
+const LEAST: [&str; 6] = ["other", "p99.9", "now", "queue", "busy", "p50"];
+
+fn percentile(row: &Row, of: fn(&Figures) -> Option<u64>) -> String {
+    row.traced.as_ref().and_then(|traced| of(&traced.all)).map_or("-".into(), |ns| nanoseconds(ns as f64))
+}
 
 fn moved(flow: &FlowRates) -> String {
     if flow.bytes_per_second == 0.0 { "-".into() } else { bytes_per_second(flow.bytes_per_second) }
@@ -71,12 +79,13 @@ pub fn draw(now: &Now, style: Style) -> String {
     }
     let at_work: Vec<(&Row, Rates)> = now.rows.iter().filter_map(|row| Some((row, row.seen.rates?))).collect();
     let columns: Vec<&Column> =
-        COLUMNS.iter().filter(|column| at_work.iter().any(|(row, rates)| (column.wanted)(&row.seen, rates))).collect();
+        COLUMNS.iter().filter(|column| at_work.iter().any(|(row, rates)| (column.wanted)(row, rates))).collect();
     let header: Vec<&str> =
         ["target"].into_iter().chain(columns.iter().map(|column| column.title)).chain(["load line"]).collect();
     let mut table = Table::of(&header);
     for row in &now.rows {
-        let cells = columns.iter().map(|column| row.seen.rates.as_ref().map_or("-".into(), column.cell));
+        let cells =
+            columns.iter().map(|column| row.seen.rates.as_ref().map_or("-".into(), |rates| (column.cell)(rates, row)));
         let name = name_of(&row.seen);
         table.row([name].into_iter().chain(cells).chain([line_of(now, row)]).collect());
     }
@@ -131,6 +140,12 @@ fn sentences(now: &Now, row: &Row) -> Vec<String> {
             against.workload,
             plain(against.line),
             count(against.plateau_iops.mean)
+        ));
+    }
+    if let Some(traced) = row.traced.as_ref().filter(|traced| traced.is_part) {
+        let requests = count(traced.all.requests as f64);
+        out.push(format!(
+            "{name}: the percentiles are of {requests} requests, a part of all, to bound the cost of tracing"
         ));
     }
     let Some(judgement) = &row.seen.judgement else { return out };

@@ -1,5 +1,6 @@
 //! The files of a host: of this one, or of a tree that was recorded elsewhere.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -159,6 +160,12 @@ impl Host {
     pub fn is_whole(&self, name: &str) -> bool {
         // A slash in a name (cciss/c0d0) is an exclamation mark in sysfs.
         self.path(&format!("/sys/block/{}", name.replace('/', "!"))).exists()
+    }
+
+    /// The names of the disks by their numbers, as events of the block layer have them (see [`crate::trace`]).
+    pub fn disks_by_number(&self) -> HashMap<u32, String> {
+        let text = self.read("/proc/diskstats").unwrap_or_default();
+        diskstats::numbers(&text).map(|(number, name)| (number, name.to_owned())).collect()
     }
 
     /// Hands over the counters of each target that is there now. Each file is read once.

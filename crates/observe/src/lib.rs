@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The readers and the estimator are pure: text and time come from the caller. [`Host`] alone opens files, and it only
-//! reads them.
+//! reads them. [`trace::Tracer`] alone has a thread.
 #![forbid(unsafe_code)]
 
 mod counters;
@@ -14,6 +14,7 @@ mod host;
 pub mod passive;
 mod rates;
 pub mod readers;
+pub mod trace;
 mod watcher;
 
 pub use counters::{Counters, Flow, Growth};

@@ -17,5 +17,6 @@ pub mod raw;
 pub mod replace;
 pub mod ring;
 pub mod shared;
+pub mod tracepoint;
 pub mod wake;
 pub mod zoned;

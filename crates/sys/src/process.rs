@@ -158,6 +158,14 @@ pub fn cpus_of_nodes(nodes: &[u32]) -> io::Result<Vec<u32>> {
     Ok(cpus)
 }
 
+/// The processors of the machine that are on, ascending (`/sys/devices/system/cpu/online`).
+///
+/// # Errors
+/// ENOENT without sysfs.
+pub fn online() -> io::Result<Vec<u32>> {
+    std::fs::read_to_string("/sys/devices/system/cpu/online").map(|text| parse_list(&text))
+}
+
 /// `0-3,8` as numbers.
 fn parse_list(text: &str) -> Vec<u32> {
     let number = |text: &str| text.trim().parse::<u32>().ok();

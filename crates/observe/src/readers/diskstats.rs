@@ -9,6 +9,16 @@ pub fn parse(text: &str) -> impl Iterator<Item = (&str, Counters)> {
     text.lines().filter_map(|line| disk::parse(line).map(|(name, counters)| (name, of(&counters))))
 }
 
+/// Each device of the text by its number: the major number above 20 bits of the minor one, as the kernel has it.
+pub fn numbers(text: &str) -> impl Iterator<Item = (u32, &str)> {
+    text.lines().filter_map(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        let (major, minor): (u32, u32) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        let number = major.checked_mul(1 << 20)?.checked_add(minor)?;
+        Some((number, fields.next()?))
+    })
+}
+
 /// The sectors of the kernel's statistics have 512 bytes, whatever the device's are.
 const SECTOR: u64 = 512;
 const MS: u64 = 1_000_000;
@@ -33,6 +43,12 @@ fn of(disk: &disk::Counters) -> Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_have_the_kernels_numbers() {
+        let found: Vec<_> = numbers(" 259       0 nvme0n1 10\ngarbage\n 8 17 sdb1 1\n99999 0 x 1\n").collect();
+        assert_eq!(found, [(259 << 20, "nvme0n1"), (8 << 20 | 17, "sdb1")]);
+    }
 
     #[test]
     fn a_line_becomes_flows() {
