@@ -14,7 +14,7 @@ pub fn counters(data: &[u8]) {
         })
         .collect();
     all.extend(mountstats::parse(&text).into_iter().map(|mount| mount.counters));
-    all.extend([cgroup::parse(&text), cgroup::parse_v1(&text, &text), process::parse(&text)]);
+    all.extend([cgroup::parse(&text, |_| false), cgroup::parse_v1(&text, &text), process::parse(&text)]);
     for pair in all.windows(2) {
         assert!(matches!(pair[0].since(&pair[0]), Growth::By(growth) if growth.read.ops == 0 && growth.write.ops == 0));
         if let Growth::By(growth) = pair[1].since(&pair[0]) {

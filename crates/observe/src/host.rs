@@ -144,7 +144,7 @@ impl Host {
     fn cgroup(&self, directory: &str) -> Option<Counters> {
         let directory = directory.trim_end_matches('/');
         if let Ok(text) = self.read(&format!("{directory}/io.stat")) {
-            return Some(cgroup::parse(&text));
+            return Some(cgroup::parse(&text, |number| self.is_stacked(number)));
         }
         let ops = self.read(&format!("{directory}/blkio.throttle.io_serviced_recursive")).ok();
         let bytes = self.read(&format!("{directory}/blkio.throttle.io_service_bytes_recursive")).ok();
@@ -154,6 +154,12 @@ impl Host {
             return Some(cgroup::parse_v1(&ops, &bytes));
         };
         Some(cgroup::parse_v1(&ops, &bytes))
+    }
+
+    /// True if the device of a number such as `254:0` hands its requests on to other devices.
+    fn is_stacked(&self, number: &str) -> bool {
+        let below = fs::read_dir(self.path(&format!("/sys/dev/block/{number}/slaves")));
+        below.is_ok_and(|mut below| below.next().is_some())
     }
 
     /// True if the device is a whole disk: partitions are counted in their disks.

@@ -155,6 +155,10 @@ fn mounts_groups_and_processes_are_found_by_name() {
     tree.disks(&[line("sda", 1, 1, 0, 1)]);
     tree.write("proc/self/mountstats", include_str!("../../lanes/tests/golden/mountstats-nfs-3.txt"));
     tree.write("sys/fs/cgroup/a/io.stat", "8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0\n");
+    // A device mapper over the disk: the kernel counts its request at both.
+    tree.write("sys/fs/cgroup/b/io.stat", "8:0 rbytes=4096 rios=1\n254:0 rbytes=4096 rios=1\n");
+    tree.write("sys/dev/block/254:0/slaves/sda", "");
+    fs::create_dir_all(tree.0.join("sys/dev/block/8:0/slaves")).unwrap();
     tree.write("proc/77/io", "syscr: 5\nsyscw: 6\nread_bytes: 7\nwrite_bytes: 8\n");
     let host = Host::at(&tree.0);
     let kind =
@@ -172,4 +176,9 @@ fn mounts_groups_and_processes_are_found_by_name() {
     watcher.look(SECOND);
     let kinds: Vec<Kind> = watcher.observations(false).iter().map(|seen| seen.target.kind).collect();
     assert_eq!(kinds, [Kind::Disk, Kind::Nfs, Kind::Cgroup, Kind::Process]);
+    let host = Host::at(&tree.0);
+    let stacked = host.resolve("/sys/fs/cgroup/b").unwrap();
+    host.each(&Wanted::These(vec![stacked]), |_, _, counters| {
+        assert_eq!((counters.read.ops, counters.read.bytes), (1, 4096));
+    });
 }

@@ -3,12 +3,17 @@
 use super::numbers;
 use crate::counters::{Counters, Flow};
 
-/// The sum over all devices: `8:16 rbytes=1459200 wbytes=314773504 rios=192 wios=353 dbytes=0 dios=0`. The kernel
-/// counts requests when they are submitted, and no times.
-pub fn parse(text: &str) -> Counters {
+/// The sum over devices: `8:16 rbytes=1459200 wbytes=314773504 rios=192 wios=353 dbytes=0 dios=0`. The kernel counts
+/// requests when they are submitted, and no times. It counts a request to a stacked device (device mapper, md) once
+/// more at the device below, so the sum leaves out the devices of which `is_stacked` is true; it gets their numbers.
+pub fn parse(text: &str, is_stacked: impl Fn(&str) -> bool) -> Counters {
     let mut sum = Counters::default();
     for line in text.lines() {
-        for field in line.split_whitespace().skip(1) {
+        let mut fields = line.split_whitespace();
+        if fields.next().is_none_or(&is_stacked) {
+            continue;
+        }
+        for field in fields {
             let Some((name, value)) = field.split_once('=') else { continue };
             let Some(value) = numbers(std::iter::once(value)).next() else { continue };
             let Counters { read, write, other, .. } = &mut sum;
@@ -57,10 +62,16 @@ mod tests {
     fn devices_are_added_up() {
         let text =
             "8:16 rbytes=1459200 wbytes=314773504 rios=192 wios=353 dbytes=0 dios=0\n8:0 rbytes=4096 rios=1 x=y\n";
-        let counters = parse(text);
+        let counters = parse(text, |_| false);
         assert_eq!(counters.read, Flow { ops: 193, bytes: 1_463_296, time_ns: 0 });
         assert_eq!(counters.write, Flow { ops: 353, bytes: 314_773_504, time_ns: 0 });
         assert!(!counters.has_times);
+    }
+
+    #[test]
+    fn a_request_to_a_stacked_device_is_counted_once() {
+        let text = "254:0 rbytes=8192 wbytes=0 rios=2 wios=0\n8:16 rbytes=12288 wbytes=0 rios=3 wios=0\n";
+        assert_eq!(parse(text, |device| device == "254:0").read, Flow { ops: 3, bytes: 12_288, time_ns: 0 });
     }
 
     #[test]
