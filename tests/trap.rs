@@ -157,6 +157,31 @@ fn a_trace_is_replayed_by_us_and_by_fio() {
     }
 }
 
+/// Three threads, each of which reads 64 blocks one after the other: the sweep replays them as three.
+#[test]
+fn the_threads_of_a_program_are_replayed_as_threads() {
+    let Some(lanes) = Lanes::new() else { return };
+    if !has_program("fio") {
+        return;
+    }
+    let threads = ["--thread", "--numjobs=3", "--offset_increment=1m", "--size=1m", "--ioengine=psync"];
+    let job = ["--trace", "trace.log", "--", "fio", "--name=j", "--filename=one/data", "--rw=read", "--bs=16k"];
+    let output = lanes.output(&[&job[..], &threads].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let log = std::fs::read_to_string(lanes.path("trace.log")).unwrap();
+    let mut reads = std::collections::BTreeMap::<&str, usize>::new();
+    for line in log.lines().filter(|line| line.contains(" read ")) {
+        *reads.entry(line.split(' ').nth(5).expect("a thread")).or_default() += 1;
+    }
+    assert_eq!(reads.values().collect::<Vec<_>>(), [&64, &64, &64], "{log}");
+    let sweep =
+        ["sweep", "--engine=null", "--workload=trace.log", "--axis=replay_time_scale=100", "--time=3s", "--json"];
+    let result = json(&succeed(lanes.place.path(), &sweep));
+    let verdicts = result["verdicts"].as_array().unwrap();
+    let replayed = verdicts.iter().find(|verdict| verdict["code"] == "replayed").unwrap()["what"].as_str().unwrap();
+    assert!(replayed.contains("all 192 requests") && replayed.contains("3 threads, 3 in flight"), "{replayed}");
+}
+
 #[test]
 fn top_shows_a_trapped_program_while_it_runs() {
     let Some(lanes) = Lanes::new() else { return };

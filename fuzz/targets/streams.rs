@@ -17,7 +17,7 @@ pub fn iolog(data: &[u8]) {
             let mut replay = replay().expect("it was read once");
             let mut transfers = 0;
             while let Some(step) = replay.next_step().expect("it was read once") {
-                if let Step::Op { op, at_ns } = step
+                if let Step::Op { op, at_ns, .. } = step
                     && let OpKind::Io(direction) = op.kind
                 {
                     let file = &summary.files[op.file as usize];

@@ -96,7 +96,8 @@ fn what_a_program_does_is_a_log_that_fio_replays() {
     assert!(of_file.windows(2).all(|pair| pair[0][0].parse::<u64>().unwrap() <= pair[1][0].parse().unwrap()));
     let writes: Vec<_> = of_file.iter().filter(|line| line[2] == "write" && line[1] == file).collect();
     assert_eq!(writes.len(), 256);
-    assert_eq!(writes[7][3..], ["28672", "4096"]);
+    assert_eq!(writes[7][3..5], ["28672", "4096"]);
+    assert!(writes.iter().all(|line| line.len() == 6 && line[5] == writes[0][5]), "one thread: {:?}", writes[0]);
     let fio = ["--name=replay", "--ioengine=psync", "--replay_no_stall=1"];
     let log = format!("--read_iolog={}", log.display());
     let mut replay = volume.plain("fio".as_ref(), &[&fio[..], &[&log, "--output-format=json"]].concat());

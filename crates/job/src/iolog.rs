@@ -5,7 +5,10 @@
 //! 0 /dev/sda add              microseconds since the start, file, action
 //! 12 /dev/sda open
 //! 340 /dev/sda read 4096 8192  ... offset, length in bytes
+//! 352 /dev/sda read 0 8192 4711  ... and the thread, of logs of `plimsoll trap`
 //! ```
+//!
+//! fio reads no further than the length, so a log with threads is one for fio too.
 //!
 //! Version 2 has no times; `FILE wait MICROSECONDS 0` says how long to pause. fio 3.33 takes the number as milliseconds
 //! since the program was started, against its manual. Plimsoll follows the manual. Source: HOWTO, "Trace file format
@@ -107,6 +110,8 @@ pub struct Record {
     pub offset: u64,
     /// Length of the op in bytes.
     pub len: u64,
+    /// The thread that issued the op; None in logs without threads.
+    pub thread: Option<u64>,
 }
 
 /// Reads a log line by line. Memory: one line, and the names of the files.
@@ -223,11 +228,15 @@ impl<R: BufRead> Reader<R> {
             Action::Wait => 2,
             Action::Op(_) => 3,
         };
-        let (offset, len) = match (words.next(), words.next(), words.next()) {
-            (None, None, None) if wanted <= 1 => (0, 0),
-            (Some(offset), None, None) if wanted == 2 => (self.number(offset, "microseconds")?, 0),
-            (Some(offset), Some(len), None) if wanted >= 1 => {
-                (self.number(offset, "an offset in bytes")?, self.number(len, "a length in bytes")?)
+        let mut next = || words.next();
+        let (offset, len, thread) = match (next(), next(), next(), next()) {
+            (None, None, None, None) if wanted <= 1 => (0, 0, None),
+            (Some(offset), None, None, None) if wanted == 2 => (self.number(offset, "microseconds")?, 0, None),
+            (Some(offset), Some(len), thread, None)
+                if wanted >= 1 && (thread.is_none() || (self.version == 3 && wanted != 2)) =>
+            {
+                let thread = thread.map(|thread| self.number(thread, "the number of a thread")).transpose()?;
+                (self.number(offset, "an offset in bytes")?, self.number(len, "a length in bytes")?, thread)
             }
             _ if wanted == 0 => return Err(self.wrong(format!("'{}' takes nothing after it", action.name()))),
             _ => return Err(self.wrong(format!("'{}' takes an offset and a length", action.name()))),
@@ -241,7 +250,7 @@ impl<R: BufRead> Reader<R> {
             return Err(self.wrong(format!("{len} bytes at {offset} lie beyond the end of any file")));
         }
         let file = self.file(name, action)?;
-        Ok(Some(Record { at_us, file, action, offset, len }))
+        Ok(Some(Record { at_us, file, action, offset, len, thread }))
     }
 
     fn file(&mut self, name: &str, action: Action) -> Result<u32, Error> {
@@ -325,6 +334,8 @@ pub enum Step {
         op: Op,
         /// Nanoseconds since the start; all 0 with `replay_no_stall`.
         at_ns: u64,
+        /// The thread that issued the op; None in logs without threads.
+        thread: Option<u64>,
     },
 }
 
@@ -390,7 +401,7 @@ impl<R: BufRead> Replay<R> {
             if self.options.align > 1 {
                 offset -= offset % self.options.align;
             }
-            return Ok(Some(Step::Op { op: Op { kind, file, offset, len: record.len }, at_ns }));
+            return Ok(Some(Step::Op { op: Op { kind, file, offset, len: record.len }, at_ns, thread: record.thread }));
         }
         Ok(None)
     }
@@ -402,7 +413,7 @@ impl<R: BufRead> Replay<R> {
     pub fn summarise(mut self) -> Result<Summary, Error> {
         let mut summary = Summary::default();
         while let Some(step) = self.next_step()? {
-            let Step::Op { op, at_ns } = step else { continue };
+            let Step::Op { op, at_ns, .. } = step else { continue };
             summary.duration_ns = summary.duration_ns.max(at_ns);
             let OpKind::Io(direction) = op.kind else { continue };
             summary.ops[direction] += 1;
@@ -510,7 +521,7 @@ mod tests {
     }
 
     fn op(kind: OpKind, file: u32, offset: u64, len: u64, at_ns: u64) -> Step {
-        Step::Op { op: Op { kind, file, offset, len }, at_ns }
+        Step::Op { op: Op { kind, file, offset, len }, at_ns, thread: None }
     }
 
     const READ: OpKind = OpKind::Io(Direction::Read);
@@ -621,6 +632,12 @@ mod tests {
         );
         assert_eq!(v3("1 a read 5"), "log:3: 'read' takes an offset and a length");
         assert_eq!(v3("1 a read 5 x"), "log:3: 'x' is not a length in bytes");
+        assert_eq!(v3("1 a read 0 4096 x"), "log:3: 'x' is not the number of a thread");
+        assert_eq!(v3("1 a read 0 4096 7 8"), "log:3: 'read' takes an offset and a length");
+        assert_eq!(
+            error("fio version 2 iolog\na add\na read 0 4096 7\n"),
+            "log:3: 'read' takes an offset and a length"
+        );
         assert_eq!(v3("1 a open 5"), "log:3: 'open' takes nothing after it");
         assert_eq!(v3("1 a read 0 4294967296"), "log:3: a length of 4294967296 bytes: no op has more than 4294967295");
         assert_eq!(
@@ -664,7 +681,7 @@ mod tests {
             let mut reader = Reader::new(&log[..], "log").unwrap();
             let records: Vec<Record> = std::iter::from_fn(|| reader.next_record().unwrap()).collect();
             prop_assert_eq!(reader.files(), &names[..]);
-            prop_assert_eq!(records[3], Record { at_us: Some(0), file: 1, action: Action::Open, offset: 0, len: 0 });
+            prop_assert_eq!(records[3], Record { at_us: Some(0), file: 1, action: Action::Open, offset: 0, len: 0, thread: None });
             let read: Vec<_> = records[4..].iter().map(|r| (r.at_us, r.file, r.action, r.offset, r.len)).collect();
             let wrote: Vec<_> = ops.iter().map(|(at, op)| (Some(at / 1000), op.file, Action::Op(op.kind), op.offset, op.len)).collect();
             prop_assert_eq!(read, wrote);

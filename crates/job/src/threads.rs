@@ -6,7 +6,7 @@
 //! pauses of the application, and keeps the order in which its threads wait for the storage.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::io::BufRead;
 use std::sync::Arc;
 
@@ -56,8 +56,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The recording that logs make, a thread each: requests that are due after `cut_ns` are left out. A thread has
-    /// `depth` requests in flight at most.
+    /// The recording that logs make: the threads that their lines name, and one of each log without names. Requests
+    /// that are due after `cut_ns` are left out. A thread has `depth` requests in flight at most.
     ///
     /// # Errors
     /// A line that cannot be understood; more requests than fit into memory; no request at all.
@@ -72,10 +72,13 @@ impl Recording {
         let name = logs.first().map_or(String::new(), |(name, _)| name.clone());
         for (name, log) in logs {
             let mut replay = Replay::new(log, name.as_str(), &Iolog { time_scale_percent: 100, ..options.clone() })?;
-            let (mut thread, mut before_ns) = (Vec::new(), 0);
-            let mut files: Vec<u32> = Vec::new();
+            // The threads of this log, in the order in which they begin.
+            let mut threads: Vec<Vec<Request>> = Vec::new();
+            // Of each of them the position and the moment of the request before.
+            let mut known: HashMap<Option<u64>, (usize, u64)> = HashMap::new();
+            let (mut requests, mut files) = (0, Vec::<u32>::new());
             while let Some(step) = replay.next_step()? {
-                let Step::Op { mut op, at_ns } = step else { continue };
+                let Step::Op { mut op, at_ns, thread } = step else { continue };
                 all.recorded += 1;
                 if at_ns > cut_ns {
                     continue;
@@ -86,14 +89,19 @@ impl Recording {
                 }
                 op.file = files[op.file as usize];
                 all.enter(&op);
-                thread.push(Request { op, pause_ns: at_ns - before_ns, depth });
-                before_ns = at_ns;
-                if thread.len() > REQUESTS_MOST {
+                let (at, before_ns) = known.entry(thread).or_insert_with(|| {
+                    threads.push(Vec::new());
+                    (threads.len() - 1, 0)
+                });
+                threads[*at].push(Request { op, pause_ns: at_ns - *before_ns, depth });
+                *before_ns = at_ns;
+                all.duration_ns = all.duration_ns.max(at_ns);
+                requests += 1;
+                if requests > REQUESTS_MOST {
                     return Err(Error::Whole { log: name, what: format!("more than {REQUESTS_MOST} requests") });
                 }
             }
-            all.duration_ns = all.duration_ns.max(before_ns);
-            all.threads.push(thread);
+            all.threads.append(&mut threads);
         }
         all.checked(&name)
     }
@@ -312,6 +320,21 @@ mod tests {
         assert_eq!(recording.files, [FileUse { name: "a".into(), bytes: 8704, changed: true }]);
         assert_eq!(recording.rate(), Some(3000.0));
         assert_eq!(recording.summary().ops.read, 2);
+    }
+
+    #[test]
+    fn a_log_that_names_its_threads_is_one_of_each() {
+        let log = "fio version 3 iolog\n0 a add\n0 a open\n0 a read 0 4096 70\n400 a read 4096 4096 71\n\
+                   1000 a write 8192 512 70\n1000 a datasync 0 0 71\n1500 a read 0 4096 70\n";
+        let recording = recording(1, &[log, LOG]);
+        let pauses: Vec<Vec<u64>> =
+            recording.threads.iter().map(|thread| thread.iter().map(|request| request.pause_ns).collect()).collect();
+        assert_eq!(pauses, [vec![0, 1_000_000, 500_000], vec![400_000, 600_000], vec![0, 1_000_000, 0]]);
+        assert_eq!((recording.depth(), recording.duration_ns, recording.recorded), (3, 1_500_000, 8));
+        // A thread that waits for the storage holds up its own requests alone.
+        let mut issued = simulate(&recording, 1000, 10_000_000, 3);
+        issued.retain(|(_, thread)| *thread == 1);
+        assert_eq!(issued, [(40_000, 1), (10_040_000, 1)]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The record of the program's requests: `IOTRAP_TRACE=1` writes it as text to stderr, `IOTRAP_IOLOG=FILE` as a log
-//! that `fio --read_iolog` and `plimsoll run` replay (version 3).
+//! that `fio --read_iolog` and `plimsoll run` replay (version 3). Behind each request stands its thread, which
+//! `plimsoll sweep --workload` reads and fio passes over.
 //!
 //! A line is put together on the stack and appended in one write(2): lines of several threads and forked children do
 //! not mix, and none is lost if the program is killed.
@@ -93,6 +94,8 @@ fn log_to(log: c_int, fd: c_int, action: &[u8], extent: Option<(i64, u64)>) {
         line.signed(offset);
         line.push(b" ");
         line.number(bytes);
+        line.push(b" ");
+        line.number(raw::thread().into());
     }
     line.push(b"\n");
     raw::write(log, line.as_bytes());

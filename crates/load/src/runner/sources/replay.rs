@@ -87,8 +87,8 @@ impl Traffic for Replay {
     fn next(&mut self, _wanted: Option<Direction>) -> Next {
         loop {
             match self.log.next_step() {
-                Ok(Some(Step::Op { op, at_ns: 0 })) => return Next::Op(op),
-                Ok(Some(Step::Op { op, at_ns })) => return Next::At(at_ns, op),
+                Ok(Some(Step::Op { op, at_ns: 0, .. })) => return Next::Op(op),
+                Ok(Some(Step::Op { op, at_ns, .. })) => return Next::At(at_ns, op),
                 // Files are opened when they are first used and closed at the end.
                 Ok(Some(Step::Open { .. } | Step::Close { .. })) => {}
                 Ok(None) if self.loops_left > 0 => return Next::Pass,
