@@ -36,9 +36,10 @@ ci: ## lint and test; the last line counts both
 	@failed=0; tests/run-lint || failed=$$?; LINT_FAILED=$$failed tests/run-all
 
 .PHONY: coverage
-coverage: ## simulated sweeps with a known load line, and 11,000 with a known limit: do their intervals hold it?
+coverage: ## the intervals on synthetic truth: sweeps with a known load line, with a known limit (11,000), traffic (11,000)
 	$(CARGO) test --locked -p measure --release --test coverage -- --nocapture
 	COVERAGE_RUNS=1000 $(CARGO) test --locked -p measure --release --test limits -- --nocapture
+	COVERAGE_RUNS=1000 $(CARGO) test --locked -p observe --release --test coverage -- --nocapture
 
 .PHONY: test-loom
 test-loom: ## every interleaving of the queues of guasi
@@ -46,7 +47,7 @@ test-loom: ## every interleaving of the queues of guasi
 
 .PHONY: test-guest
 test-guest: ## kernels of Debian as hosts, as a target and with emulated drives, all of it: some minutes of emulation, less with KVM
-	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel --test blktests --test nvmet --test nvme_cli --test device_commands --test tls_kernel --test rdma_kernel --test zoned -- --include-ignored --test-threads 1
+	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel --test blktests --test nvmet --test nvme_cli --test device_commands --test tls_kernel --test rdma_kernel --test zoned --test guest_disks -- --include-ignored --test-threads 1
 	PATH=$$PATH:/usr/sbin $(CARGO) test --locked -p load --test conformance -- --ignored nvme_tcp_on_the_target_of_linux
 	PATH=$$PATH:/usr/sbin $(CARGO) test --locked -p verbs --test guest -- --ignored soft_roce
 

@@ -135,6 +135,13 @@ pub fn rdma_guest(directory: &Path, programs: &[&str], script: &str, outside: im
     start(guest, directory, 0, &format!("PLIMSOLL={plimsoll}\n{RDMA_PRELUDE}{script}"), outside)
 }
 
+/// A guest of Debian 13 with packages of it. Plimsoll is there as `$PLIMSOLL`.
+pub fn disk_guest(directory: &Path, packages: &str, script: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_plimsoll");
+    let guest = Guest { debian: "13", packages, program: Some(program), ..Guest::default() };
+    start(guest, directory, 0, &format!("PLIMSOLL={program}\n{script}"), |order| panic!("{order}"))
+}
+
 /// The rig's guest: the release of Debian that its kernel is of, packages of Debian 13, and the port of this machine
 /// that leads to its port 4420; devices, modules and programs that it has beside those of all guests, RDMA among them.
 #[derive(Default)]

@@ -3,33 +3,21 @@
 //!
 //! Each system is a birth-death process with the service curve of a known machine, driven by traffic that nobody
 //! controls: clients that come and go, open arrivals, bursts, shifting mixes, caches, neighbours. Seeds are fixed;
-//! `COVERAGE_RUNS=10000` runs more of them, `COVERAGE_FROM=200000` takes others.
+//! `COVERAGE_RUNS` takes another number of them for each kind of traffic (`make coverage` takes 11,000 records in all),
+//! `COVERAGE_FROM=200000` others.
+
+#[path = "../../measure/tests/random/mod.rs"]
+mod random;
 
 use measure::load_line::LOAD_LINE_FRACTION;
 use observe::passive::{self, Reason, Window};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use rand_xoshiro::rand_core::SeedableRng;
+use random::Random;
 
 const WINDOWS: usize = 900;
 /// Requests that can be in flight at all.
 const DEEPEST: usize = 2048;
-
-struct Random(Xoshiro256PlusPlus);
-
-impl Random {
-    fn uniform(&mut self) -> f64 {
-        ((self.0.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-    }
-
-    /// A standard normal deviate: Box and Muller, 1958.
-    fn normal(&mut self) -> f64 {
-        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
-    }
-
-    fn between(&mut self, low: f64, high: f64) -> f64 {
-        low + (high - low) * self.uniform()
-    }
-}
 
 /// Throughput over depth, concave up to its plateau; beyond it may fall.
 #[derive(Clone, Copy, Debug)]
@@ -176,7 +164,7 @@ fn record(kind: Kind, random: &mut Random) -> (Vec<Window>, Vec<f64>) {
             };
             let service = served[n] * factor / (1.0 - hit_ratio);
             let rate = arrivals + service;
-            let step = (-random.uniform().ln() / rate).min(1.0 - at);
+            let step = random.exponential(1.0 / rate).min(1.0 - at);
             area += in_use * step;
             busy += if n > 0 { step } else { 0.0 };
             at += step;
