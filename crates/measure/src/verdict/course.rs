@@ -12,15 +12,21 @@ const WARM_UP_MATTERS: f64 = 0.05;
 const DRIFT_MATTERS: f64 = 0.1;
 /// Standard deviation between intervals, as a part of the mean, from which on the mean describes no interval.
 const WILD: f64 = 0.5;
+/// Standard deviations of a count within which chance explains it.
+const CHANCE: f64 = 3.0;
 
-/// Ops per second of each interval that is at least half as long as the others.
+/// The intervals that are at least half as long as the others.
+fn whole(job: &JobResult) -> impl Iterator<Item = &Interval> {
+    job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= job.interval_ns)
+}
+
+fn ops(interval: &Interval) -> f64 {
+    Direction::ALL.iter().map(|&direction| interval.ops[direction]).sum::<u64>() as f64
+}
+
+/// Ops per second of each whole interval.
 pub(super) fn rates_over_time(job: &JobResult) -> Vec<f64> {
-    let interval_ns = job.interval_ns;
-    let whole = job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= interval_ns);
-    let rate = |interval: &Interval| {
-        Direction::ALL.iter().map(|&d| interval.ops[d]).sum::<u64>() as f64 * 1e9 / interval.length_ns as f64
-    };
-    whole.map(rate).collect()
+    whole(job).map(|interval| ops(interval) * 1e9 / interval.length_ns as f64).collect()
 }
 
 pub(super) fn not_steady(job: &JobResult) -> Option<Verdict> {
@@ -28,7 +34,13 @@ pub(super) fn not_steady(job: &JobResult) -> Option<Verdict> {
         return None;
     }
     let found = stats::steadiness(&rates_over_time(job));
-    let what = if found.warm_up_effect.abs() > WARM_UP_MATTERS {
+    // Where few ops fall into an interval, their number varies by itself: that of n ops that arrive at random has the
+    // variance n (Poisson). Variation within that says nothing of the storage.
+    let counts: Vec<f64> = whole(job).map(ops).collect();
+    let (all, rest) = (counts.iter().sum::<f64>(), counts.iter().skip(found.warm_up).sum::<f64>());
+    let warm_up_by_chance = CHANCE * (1.0 / rest.max(1.0) - 1.0 / all.max(1.0)).max(0.0).sqrt();
+    let variation_by_chance = stats::mean(&counts[found.warm_up.min(counts.len())..]).max(1.0).recip();
+    let what = if found.warm_up_effect.abs() > WARM_UP_MATTERS.max(warm_up_by_chance) {
         let warm_up_ns = job.intervals.get(found.warm_up.saturating_sub(1)).map_or(0, |interval| interval.end_ns);
         let than = if found.warm_up_effect < 0.0 { "faster" } else { "slower" };
         format!(
@@ -38,7 +50,7 @@ pub(super) fn not_steady(job: &JobResult) -> Option<Verdict> {
         )
     } else if found.drift_is_significant && found.drift.abs() > DRIFT_MATTERS {
         format!("IOPS changed by {} from start to end", figures::change(found.drift))
-    } else if found.variation > WILD {
+    } else if found.variation.powi(2) - variation_by_chance > WILD.powi(2) {
         format!("IOPS varied by {} (standard deviation) from interval to interval", percent(found.variation))
     } else {
         return None;

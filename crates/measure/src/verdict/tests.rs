@@ -210,6 +210,14 @@ fn not_steady() {
     assert_eq!(codes(sound(), shaped(|i| if i % 2 == 0 { 100 } else { 9_000 })), ["not-steady"]);
     assert_eq!(codes(sound(), shaped(|i| 5_000 + 300 * (i * 7 % 5))), NONE);
     assert_eq!(codes(sound(), |job| job.intervals.truncate(4)), ["steadiness-unknown"]);
+    // Arrivals at random, five for two intervals: their number varies by itself. A hundred times as many may not.
+    const POISSON: [u64; 20] = [2, 3, 0, 4, 2, 0, 5, 2, 3, 2, 1, 3, 5, 2, 1, 6, 1, 2, 4, 2];
+    assert_eq!(codes(sound(), shaped(|i| POISSON[i as usize])), NONE);
+    assert_eq!(codes(sound(), shaped(|i| 100 * POISSON[i as usize])), ["not-steady"]);
+    // As with a few ops more in the first ones.
+    const FIRST_MORE: [u64; 20] = [4, 4, 3, 4, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2];
+    assert_eq!(codes(sound(), shaped(|i| FIRST_MORE[i as usize])), NONE);
+    assert_eq!(codes(sound(), shaped(|i| 100 * FIRST_MORE[i as usize])), ["not-steady"]);
     let replay = |job: &mut JobResult| (job.facts.is_replay, job.facts.iodepth) = (true, 1000);
     assert!(codes(sound(), |job| (replay(job), job.intervals.truncate(4)).0).is_empty(), "a replay has its own course");
 }
