@@ -100,6 +100,7 @@ fn what_makes_no_sense_is_one_line() {
         (&["--axis=bs", "--objective=p99<1ms"], "rate_iops"),
         (&["--axis=engine"], "engine=io_uring"),
         (&["--objective=p99"], "p99<1ms"),
+        (&["--objective=write:p99<1ms"], "no such requests: write:p99<1ms"),
         (&["--objective=p200<1ms"], "p200"),
         (&["--objective=max<1ms"], "max"),
         (&["--objective=p99<1"], "unit"),

@@ -27,7 +27,7 @@ pub struct Objective {
 }
 
 /// Quantiles beyond this need more ops than a sweep measures.
-const HIGHEST: f64 = 0.99999;
+const HIGHEST_PERCENT: f64 = 99.999;
 
 impl fmt::Display for LatencyFigure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -90,9 +90,9 @@ fn figure_of(text: &str) -> Result<LatencyFigure, String> {
         let short = digits.len() > 2 && digits.bytes().all(|byte| byte == b'9');
         if short { format!("99.{}", &digits[2..]).parse::<f64>().ok() } else { digits.parse::<f64>().ok() }
     });
-    match number.map(|percent| percent / 100.0) {
-        Some(q) if q > 0.0 && q <= HIGHEST => Ok(LatencyFigure::Quantile(q)),
-        Some(_) => Err(format!("\"{text}\" is not between p0 and p{}", HIGHEST * 100.0)),
+    match number {
+        Some(percent) if percent > 0.0 && percent <= HIGHEST_PERCENT => Ok(LatencyFigure::Quantile(percent / 100.0)),
+        Some(_) => Err(format!("\"{text}\" is not above p0 and up to p{HIGHEST_PERCENT}")),
         None => Err(format!("\"{text}\" is neither mean nor a percentile")),
     }
 }
@@ -121,6 +121,13 @@ mod tests {
         for text in ["p99<1ms", "read:p99.9<1500us", "mean<70us", "trim:p99.99<2s"] {
             assert_eq!(read(&read(text).to_string()), read(text));
         }
+    }
+
+    #[test]
+    fn the_highest_percentile_is_named_as_it_is_written() {
+        assert_eq!(read("p99.999<1ms").to_string(), "p99.999<1ms");
+        let error = "p100<1ms".parse::<Objective>().unwrap_err();
+        assert!(error.contains("\"p100\" is not above p0 and up to p99.999: "), "{error}");
     }
 
     #[test]

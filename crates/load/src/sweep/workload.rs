@@ -131,6 +131,12 @@ impl Workload {
                 return Err(Error::usage("not with --axis numjobs and a synchronous engine:", engine.name, hint));
             }
         }
+        let is_absent = |direction: &Direction| !job.rw.directions[*direction];
+        let unmet = effort.objectives.iter().find(|objective| objective.direction.as_ref().is_some_and(is_absent));
+        if let Some(objective) = unmet.filter(|_| request.recorded.is_empty()) {
+            let hint = "give a --rw that does, such as randrw, or an objective without a direction";
+            return Err(Error::usage("the workload issues no such requests:", objective.to_string(), hint));
+        }
         if !request.recorded.is_empty() {
             if let Some(engine) = engines.iter().find(|engine| engine.synchronous || engine.opens_files) {
                 let hint = "its threads wait for one another's requests: give an engine such as io_uring or libaio";
