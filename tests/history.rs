@@ -33,7 +33,7 @@ fn a_change_is_named_with_its_day_and_its_size() {
         text.lines().filter_map(|line| line.split_once(".json").map(|(_, rest)| rest.trim())).collect();
     assert!(days.len() == 16 && days.is_sorted(), "by time: {text}");
     let change = text.lines().find(|line| line.contains("plateau changed at 2024-10-13")).expect("a change");
-    assert!(change.contains("-20") && change.contains("95 % interval"), "{change}");
+    assert!(change.contains("-20") && change.contains("95 % interval") && change.ends_with(", p = 0.001"), "{change}");
     assert_eq!(text.matches("changed at").count(), 1, "the load line did not change: {text}");
 
     let seen = json(&succeed(place.path(), &["history", ".", "--json"]));
@@ -55,8 +55,10 @@ fn a_change_is_named_with_its_day_and_its_size() {
 #[test]
 fn a_gain_is_a_change_and_no_failure() {
     let place = directory();
-    results(place.path(), &[level(80_000.0, 8), level(100_000.0, 8)].concat());
-    assert!(stdout(&succeed(place.path(), &["history", "."])).contains("changed at"));
+    results(place.path(), &[level(80_000.0, 10), level(100_000.0, 10)].concat());
+    let text = stdout(&succeed(place.path(), &["history", "."]));
+    let change = text.lines().find(|line| line.contains("changed at")).expect("a change");
+    assert!(change.ends_with(", p < 0.001"), "never certain: {change}");
     assert_eq!(history(place.path(), &["--fail-if-slower", "5%"]).status.code(), Some(0));
 }
 

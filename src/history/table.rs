@@ -63,11 +63,12 @@ fn sentence(name: &str, entry: &Entry, point: &ChangePoint, write: fn(f64) -> St
         format!(" ({}, 95 % interval {} to {})", change(size.mean), change(size.low), change(size.high))
     });
     format!(
-        "{name} changed at {}: {} -> {}{size}, p = {}",
+        "{name} changed at {}: {} -> {}{size}, p {}",
         report::utc(entry.started_unix_ms / 1000),
         write(point.before),
         write(point.after),
-        plain(point.p)
+        // The permutations give 0.0002 at least: a change is never certain.
+        if point.p < 0.001 { "< 0.001".into() } else { format!("= {}", plain(point.p)) }
     )
 }
 
