@@ -18,6 +18,9 @@ use crate::output;
 /// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
 
+/// The profile that was fitted first, against which --published sets others.
+const FIRST_PROFILE: &str = "intel-16";
+
 fn command() -> Command {
     let path = |arg: Arg| arg.value_parser(value_parser!(PathBuf));
     Command::new("sim")
@@ -78,8 +81,12 @@ fn command() -> Command {
                 .value_name("ROUNDS")
                 .value_parser(value_parser!(u32).range(1..=20))
                 .conflicts_with_all(["scenario", "published"])
-                .help("Calibrate the profile intel-16 on half of the published rows, and print it as TOML"),
+                .help("Calibrate a profile on half of the published rows, and print it as TOML"),
         )
+        .arg(Arg::new("profile").long("profile").value_name("NAME").conflicts_with("scenario").help(format!(
+            "The profile that --published compares and --calibrate starts from [default: {FIRST_PROFILE}]; \
+                     --published sets any other, such as intel-16-rdma, beside {FIRST_PROFILE}"
+        )))
 }
 
 fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
@@ -87,17 +94,27 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
         Some(&threads) => threads as usize,
         None => std::thread::available_parallelism().map_or(1, |n| n.get()),
     };
+    let profile = matches.get_one::<String>("profile").map_or(FIRST_PROFILE, String::as_str);
     if let Some(&rounds) = matches.get_one::<u32>("calibrate") {
-        let machine =
-            sim::fit::calibrate(&Machine::shipped("intel-16")?, rounds, threads, &mut |line| eprintln!("{line}"))?;
+        let (machine, derived) = (Machine::shipped(profile)?, sim::fit::derived(profile));
+        let machine = sim::fit::calibrate(&machine, derived, rounds, threads, &mut |line| eprintln!("{line}"))?;
         output::print(&toml::to_string(&machine)?)?;
         return Ok(Exit::Ok);
     }
     if matches.get_flag("published") {
         let bar = progress_bar();
-        let compared = sim::fit::compare(&Machine::shipped("intel-16")?, threads, &|done| show(&bar, done))?;
+        let compare = |name: &str, rows: &[sim::fit::Row]| -> anyhow::Result<_> {
+            Ok(sim::fit::compare(&Machine::shipped(name)?, rows, threads, &|done| show(&bar, done))?)
+        };
+        let text = if profile == FIRST_PROFILE {
+            sim::fit::markdown(&compare(profile, &sim::fit::rows())?)
+        } else {
+            let rows = sim::fit::counting();
+            let both = [(FIRST_PROFILE, &compare(FIRST_PROFILE, &rows)?[..]), (profile, &compare(profile, &rows)?)];
+            sim::fit::side_by_side(both)
+        };
         bar.finish_and_clear();
-        output::print(&sim::fit::markdown(&compared))?;
+        output::print(&text)?;
         return Ok(Exit::Ok);
     }
     let files: Vec<&PathBuf> = matches.get_many("scenario").into_iter().flatten().collect();

@@ -65,3 +65,33 @@ fn numbers_at_their_limits_are_answers_not_panics() {
         one_line(refused);
     }
 }
+
+/// The outcome of 64 reads in flight from one drive, on a machine without work of processors that these lines change.
+fn one_drive(lines: &str) -> pace::sim::Outcome {
+    let text = format!(
+        "name = \"t\"\nseconds = 0.02\nwarmup_seconds = 0.01\n[machine]\nprofile = \"intel-16\"\ndrives.count = 1\n\
+         drives.jitter = 0.0\ninitiator_op_us = 0.0\nop_us = 0.0\n{lines}\n[pacing]\nmethod = \"none\"\n[[jobs]]\nhosts = \"0\"\ndepth = 64\n\
+         sizes = [{{ bytes = \"4k\" }}]\n"
+    );
+    pace::sim::run(&Scenario::parse(&text).unwrap(), &mut |_| {}).unwrap()
+}
+
+#[test]
+fn a_queue_with_a_depth_keeps_the_rest_at_the_initiator() {
+    let (free, deep, shallow) = (one_drive(""), one_drive("queue_depth = 64"), one_drive("queue_depth = 16"));
+    assert_eq!((free.iops, free.all.target_us), (deep.iops, deep.all.target_us));
+    // The drive is the limit with either, so all 64 take as long; the target has a quarter of them.
+    assert!((0.97..1.03).contains(&(shallow.all.lat_us / free.all.lat_us)), "{} us", shallow.all.lat_us);
+    let part = shallow.all.target_us / free.all.target_us;
+    assert!((0.15..0.35).contains(&part), "{part}");
+    let nothing = Scenario::parse(&VALID.replace("[machine]", "[machine]\nqueue_depth = 0")).unwrap();
+    assert!(check(&nothing).unwrap_err().to_string().contains("queue_depth"));
+}
+
+#[test]
+fn placed_blocks_wait_for_their_channel() {
+    let of = |lines: &str| one_drive(&format!("drives.channels = 16\n{lines}")).iops;
+    let (any, placed) = (of("queue_depth = 8"), of("queue_depth = 8\ndrives.placed = true"));
+    // Eight ops at sixteen channels never wait for a free one, and often for one that has their blocks.
+    assert!((0.5..0.9).contains(&(placed / any)), "{placed} of {any}");
+}

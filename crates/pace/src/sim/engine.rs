@@ -11,7 +11,7 @@
 //! A write fetches its data (link in, memory path) between admission and the channel.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use measure::Histogram;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -76,6 +76,13 @@ struct JobState {
     stop_ns: u64,
 }
 
+/// A connection with a limited queue: its commands at the target, and those that wait for a place at the initiator.
+#[derive(Clone, Default)]
+struct ConnectionState {
+    outstanding: u32,
+    waiting: VecDeque<u32>,
+}
+
 struct DriveState {
     channels: Vec<u64>,
     bus_free_ns: f64,
@@ -94,6 +101,8 @@ pub(super) struct Engine<'a> {
     flights: Vec<Flight>,
     free: Vec<u32>,
     jobs: Vec<JobState>,
+    /// By number; empty if the machine does not limit queues.
+    connections: Vec<ConnectionState>,
     drives: Vec<DriveState>,
     delay_ns: Vec<u64>,
     cores_free_ns: Vec<f64>,
@@ -208,6 +217,7 @@ impl<'a> Engine<'a> {
             flights: Vec::with_capacity(depth_sum as usize),
             free: Vec::new(),
             jobs,
+            connections: machine.queue_depth.map_or(Vec::new(), |_| vec![Default::default(); connections as usize]),
             drives: vec![(); machine.drives.count as usize].iter().map(|()| drive.clone()).collect(),
             delay_ns,
             cores_free_ns: vec![0.0; machine.cores as usize],
@@ -385,7 +395,28 @@ impl<'a> Engine<'a> {
                 self.flights.len() as u32 - 1
             }
         };
+        if let (Some(depth), Some(state)) = (self.machine.queue_depth, self.connections.get_mut(connection as usize)) {
+            if state.outstanding >= depth {
+                state.waiting.push_back(index);
+                return;
+            }
+            state.outstanding += 1;
+        }
         self.push(flight.arrived_ns, Kind::Arrive, index);
+    }
+
+    /// A command of the connection has ended, as its initiator sees at `seen_ns`: the next one takes its place.
+    fn leave(&mut self, connection: u32, seen_ns: u64) {
+        let Some(state) = self.connections.get_mut(connection as usize) else { return };
+        let Some(index) = state.waiting.pop_front() else {
+            state.outstanding -= 1;
+            return;
+        };
+        let half_ns = (self.machine.turnaround_us * 500.0) as u64;
+        let flight = &mut self.flights[index as usize];
+        flight.arrived_ns = flight.arrived_ns.max(seen_ns + half_ns);
+        let arrived_ns = flight.arrived_ns;
+        self.push(arrived_ns, Kind::Arrive, index);
     }
 
     /// When the connection's core has spent half an op's time, from now on: once to take the command up, once to
@@ -480,18 +511,10 @@ impl<'a> Engine<'a> {
         let jitter = self.machine.drives.jitter;
         let vary = if jitter > 0.0 { 1.0 + jitter * (2.0 * self.uniform() - 1.0) } else { 1.0 };
         let base_us = if flight.write { self.machine.drives.write_us } else { self.machine.drives.read_us };
+        let own = self.machine.drives.placed.then(|| self.below(u64::from(self.machine.drives.channels)) as usize);
         let drive = &mut self.drives[drive_index];
         let service_ns = (base_us * 1e3 * vary * drive.slower) as u64;
-        let mut free = 0;
-        for (n, &at_ns) in drive.channels.iter().enumerate() {
-            if at_ns <= ready_ns {
-                free = n;
-                break;
-            }
-            if at_ns < drive.channels[free] {
-                free = n;
-            }
-        }
+        let free = own.unwrap_or_else(|| first_free(&drive.channels, ready_ns));
         let done_ns = drive.channels[free].max(ready_ns) + service_ns;
         drive.channels[free] = done_ns;
         self.push(done_ns, Kind::Media, index);
@@ -539,6 +562,7 @@ impl<'a> Engine<'a> {
             self.drive_bytes[flight.namespace as usize] += bytes;
         }
         self.free.push(index);
+        self.leave(flight.connection, seen_ns);
         let job = &mut self.jobs[flight.job as usize];
         job.outstanding -= 1;
         if job.period_ns.is_none() && self.now < job.stop_ns {
@@ -604,6 +628,21 @@ impl<'a> Engine<'a> {
             events: self.events,
         }
     }
+}
+
+/// The first channel that is free at `ready_ns`, or else the one that will be free first.
+#[inline]
+fn first_free(channels: &[u64], ready_ns: u64) -> usize {
+    let mut free = 0;
+    for (n, &at_ns) in channels.iter().enumerate() {
+        if at_ns <= ready_ns {
+            return n;
+        }
+        if at_ns < channels[free] {
+            free = n;
+        }
+    }
+    free
 }
 
 impl Clone for DriveState {

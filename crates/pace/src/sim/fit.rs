@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::machine::Machine;
-use super::published::{Row, rows};
+pub use super::published::{BLIND, Row, blind, rows};
+use super::scenario::merge;
 use super::sweep::{Run, run_all};
 use crate::config::Error;
 
@@ -34,15 +35,19 @@ pub fn tolerance(test: u32) -> f64 {
 
 fn on(machine: &Machine, row: &Row) -> Result<Run, Error> {
     let mut table: toml::Table = toml::Table::try_from(machine).map_err(|e| Error(format!("machine: {e}")))?;
-    for (key, value) in row.scenario.machine.iter().filter(|(key, _)| *key != "profile") {
-        table.insert(key.clone(), value.clone());
-    }
+    let mut own = row.scenario.machine.clone();
+    own.remove("profile");
+    merge(&mut table, own);
     let mut scenario = row.scenario.clone();
     scenario.machine = table;
     Ok(Run { set: Vec::new(), scenario })
 }
 
-fn simulate(
+/// These rows against `machine`.
+///
+/// # Errors
+/// A machine that cannot be simulated.
+pub fn compare(
     machine: &Machine,
     rows: &[Row],
     threads: usize,
@@ -53,12 +58,9 @@ fn simulate(
     Ok(rows.iter().zip(outcomes).map(|(row, o)| Compared { row: row.clone(), gbps: o.gbps }).collect())
 }
 
-/// Every published row of the eight tests against `machine`.
-///
-/// # Errors
-/// A machine that cannot be simulated.
-pub fn compare(machine: &Machine, threads: usize, progress: &(dyn Fn(f64) + Sync)) -> Result<Vec<Compared>, Error> {
-    simulate(machine, &rows(), threads, progress)
+/// The rows that two profiles are compared on: those that count of the eight tests, and of the blind ones.
+pub fn counting() -> Vec<Row> {
+    rows().into_iter().chain(blind()).filter(counts).collect()
 }
 
 /// A parameter to be calibrated: a name, where it is, its bounds, and the rows that know something about it.
@@ -140,13 +142,22 @@ fn cost(compared: &[Compared]) -> f64 {
         / compared.len().max(1) as f64
 }
 
-/// `machine` with its parameters moved, one after the other in shrinking steps, to where the calibrating half of the
-/// rows agrees best. The other half is not looked at. `say` is told what improves.
+/// The parameters of a shipped profile that documents or latencies give: calibration leaves them alone.
+pub fn derived(profile: &str) -> &'static [&'static str] {
+    match profile {
+        "intel-16-rdma" => &["initiator_op_us", "op_us", "turnaround_us"],
+        _ => &[],
+    }
+}
+
+/// `machine` with its parameters but those that are `derived` moved, one after the other in shrinking steps, to where
+/// the calibrating half of the rows agrees best. The other half is not looked at. `say` is told what improves.
 ///
 /// # Errors
 /// A machine that cannot be simulated.
 pub fn calibrate(
     machine: &Machine,
+    derived: &[&str],
     rounds: u32,
     threads: usize,
     say: &mut dyn FnMut(String),
@@ -157,19 +168,19 @@ pub fn calibrate(
         let step = 0.08 * 0.5f64.powi(round as i32);
         // Channels are whole: every likely number is tried.
         let whole: Vec<Row> = known.iter().filter(|row| mixed(row)).cloned().collect();
-        let mut least = cost(&simulate(&best, &whole, threads, &|_| {})?);
-        for channels in [8, 10, 12, 16] {
+        let mut least = cost(&compare(&best, &whole, threads, &|_| {})?);
+        for channels in [7, 8, 9, 10, 12, 16] {
             let mut next = best.clone();
             next.drives.channels = channels;
-            let cost = cost(&simulate(&next, &whole, threads, &|_| {})?);
+            let cost = cost(&compare(&next, &whole, threads, &|_| {})?);
             if cost < least {
                 say(format!("round {round}: drives.channels = {channels}: cost {least:.4} -> {cost:.4}"));
                 (best, least) = (next, cost);
             }
         }
-        for parameter in PARAMETERS {
+        for parameter in PARAMETERS.iter().filter(|parameter| !derived.contains(&parameter.name)) {
             let rows: Vec<Row> = known.iter().filter(|row| (parameter.rows)(row)).cloned().collect();
-            let judge = |m: &Machine| Ok::<f64, Error>(cost(&simulate(m, &rows, threads, &|_| {})?));
+            let judge = |m: &Machine| Ok::<f64, Error>(cost(&compare(m, &rows, threads, &|_| {})?));
             let mut least = judge(&best)?;
             for factor in [1.0 + step, 1.0 / (1.0 + step)] {
                 let mut moved = false;
@@ -280,6 +291,53 @@ pub fn markdown(compared: &[Compared]) -> String {
                 c.row.gbps,
                 c.gbps,
                 100.0 * c.error()
+            );
+        }
+    }
+    text
+}
+
+/// Two profiles side by side, by the name of each, over the rows of [`counting`], as Markdown: a summary, then
+/// every row that neither was fitted on.
+pub fn side_by_side(profiles: [(&str, &[Compared]); 2]) -> String {
+    let [(first, of_first), (second, of_second)] = profiles;
+    let mut text = format!(
+        "| test | rows | {first}: within | mean, worst error | {second}: within | mean, worst error |\n\
+         | --- | --- | --- | --- | --- | --- |\n"
+    );
+    let mut line = |test: u32, kind: &str, which: &dyn Fn(&Row) -> bool| {
+        let _ = write!(text, "| {test} | {kind} |");
+        for compared in [of_first, of_second] {
+            let t = tally(compared, test, which);
+            let (mean, worst) = (100.0 * t.mean, 100.0 * t.worst);
+            let _ = write!(text, " {} of {} | {mean:.1} %, {worst:.1} % |", t.within, t.rows);
+        }
+        text.push('\n');
+    };
+    for test in TESTS {
+        line(test, "calibrating", &|row| row.calibrates);
+        line(test, "held out", &|row| !row.calibrates);
+    }
+    let is_small = |row: &Row| row.scenario.jobs.iter().flat_map(|job| &job.sizes).all(|size| size.bytes <= 16 << 10);
+    line(18, "4, 8 and 16 KiB alone, calibrating", &|row| row.calibrates && is_small(row));
+    line(18, "4, 8 and 16 KiB alone, held out", &|row| !row.calibrates && is_small(row));
+    for test in BLIND {
+        line(test, "blind", &|_| true);
+    }
+    for test in TESTS.into_iter().chain(BLIND) {
+        let kind = if BLIND.contains(&test) { "blind" } else { "held out" };
+        let _ = write!(
+            text,
+            "\n### Test {test}, {kind}\n\n| row | published Gb/s | {first} | error | {second} | error |\n\
+             | --- | --- | --- | --- | --- | --- |\n"
+        );
+        for (a, b) in of_first.iter().zip(of_second).filter(|(a, _)| a.row.test == test && !a.row.calibrates) {
+            let (row, published) = (&a.row.what, a.row.gbps);
+            let (of_a, of_b) = (100.0 * a.error(), 100.0 * b.error());
+            let _ = writeln!(
+                text,
+                "| {row} | {published:.1} | {:.1} | {of_a:+.1} % | {:.1} | {of_b:+.1} % |",
+                a.gbps, b.gbps
             );
         }
     }

@@ -24,6 +24,9 @@ pub struct Machine {
     pub turnaround_us: f64,
     /// Microseconds of an initiator's core per op; each copy of a job has a separate core.
     pub initiator_op_us: f64,
+    /// Commands that a connection carries at a time; further ones wait at the initiator. Without it, no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_depth: Option<u32>,
     /// Cores that process commands; a connection belongs to one of them.
     pub cores: u32,
     /// Microseconds of a core per op.
@@ -67,6 +70,9 @@ pub struct Drives {
     pub count: u32,
     /// Ops that a drive works on at a time.
     pub channels: u32,
+    /// True if an op has to wait for the one channel that has its blocks; else it takes the first that is free.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub placed: bool,
     /// Microseconds of a channel per read.
     pub read_us: f64,
     /// Microseconds of a channel per write.
@@ -81,6 +87,7 @@ pub struct Drives {
 
 const PROFILES: &[(&str, &str)] = &[
     ("intel-16", include_str!("../../profiles/intel-16.toml")),
+    ("intel-16-rdma", include_str!("../../profiles/intel-16-rdma.toml")),
     ("small-cache", include_str!("../../profiles/small-cache.toml")),
     ("big-cache", include_str!("../../profiles/big-cache.toml")),
     ("rack-1000", include_str!("../../profiles/rack-1000.toml")),
@@ -123,6 +130,9 @@ impl Machine {
         }
         if ![self.port_gbps, self.host_gbps, self.drives.bus_gbytes, self.cache.pool_mib].into_iter().all(positive) {
             return fail("port_gbps, host_gbps, drives.bus_gbytes and cache.pool_mib must be above 0");
+        }
+        if self.queue_depth == Some(0) {
+            return fail("queue_depth must be at least 1");
         }
         let times = [
             self.turnaround_us,

@@ -269,7 +269,7 @@ impl Scenario {
     }
 }
 
-fn merge(base: &mut toml::Table, over: toml::Table) {
+pub(super) fn merge(base: &mut toml::Table, over: toml::Table) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
             (Some(toml::Value::Table(inner)), toml::Value::Table(more)) => merge(inner, more),
