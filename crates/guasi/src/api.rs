@@ -38,6 +38,9 @@ pub struct Config {
     pub use_ring: bool,
     /// Entries of the ring; 0 for the usual number.
     pub ring_entries: u32,
+    /// True if threads that wait look again and again for a while, as long as that costs less than a sleep; false if
+    /// they sleep at once.
+    pub looks: bool,
     /// True if [`Guasi::cancel`] works. It costs a table of the operations in flight.
     pub cancelable: bool,
 }
@@ -51,6 +54,7 @@ impl Default for Config {
             drive: Drive::Thread,
             use_ring: true,
             ring_entries: 0,
+            looks: true,
             cancelable: false,
         }
     }

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use pace::Poll;
+
 use crate::api::{Config, Drive};
 use crate::driver::{Driver, RingQueue, eventfd};
 use crate::pool::Pool;
@@ -66,10 +68,11 @@ impl Core {
     /// A context without threads, ring and descriptors: they are made when they are needed.
     pub fn new(config: Config) -> Arc<Core> {
         let priorities = config.priorities.max(1);
+        let poll = if config.looks { Poll::Adaptive } else { Poll::Never };
         Arc::new(Core {
-            pool: Pool::new(priorities, config.min_threads, config.max_threads),
-            queue: RingQueue::new(priorities),
-            results: Results::new(priorities),
+            pool: Pool::new(priorities, config.min_threads, config.max_threads, poll),
+            queue: RingQueue::new(priorities, poll),
+            results: Results::new(priorities, poll),
             counters: Counters::default(),
             generation: fork::generation(),
             ring: OnceLock::new(),
@@ -253,7 +256,8 @@ impl Core {
     fn drive(&self, mut driver: Driver) {
         loop {
             driver.fill(&self.queue);
-            let sleeps = driver.announce_sleep(&self.queue);
+            let looked = driver.look(&self.queue, || false);
+            let sleeps = !matches!(looked, Ok(true)) && driver.announce_sleep(&self.queue);
             let closing = self.queue.is_closing();
             if closing && driver.is_idle() {
                 break;
@@ -261,11 +265,10 @@ impl Core {
             if closing {
                 driver.cancel_all();
             }
-            let went = if sleeps {
-                driver.wait(1, closing.then_some(Duration::from_millis(10))).map(drop)
-            } else {
-                driver.poll()
-            };
+            let went = looked.and_then(|_| match sleeps {
+                true => driver.wait(1, closing.then_some(Duration::from_millis(10))).map(drop),
+                false => driver.poll(),
+            });
             self.queue.woke();
             if let Err(error) = went {
                 // Requests in the kernel would be lost without a word. The ring works unless its descriptor no longer
@@ -454,10 +457,17 @@ impl Core {
             if interrupted || polled && left == Some(Duration::ZERO) {
                 return Ok(());
             }
+            let looks = |driver: &mut Driver| {
+                let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+                driver.look(&self.queue, || self.results.len() > have || is_over()).map_err(errno)
+            };
             if !polled && (min == 0 || left == Some(Duration::ZERO)) {
                 polled = true;
                 driver.poll().map_err(errno)?;
+            } else if driver.inflight() > 0 && (min - have == 1 || in_pool > 0) && looks(driver)? {
+                driver.poll().map_err(errno)?;
             } else if in_pool == 0 {
+                // One sleep for all of them.
                 let want = (min - have).min(driver.inflight()).max(1);
                 interrupted = driver.wait(want, left).map_err(errno)?;
             } else if driver.inflight() == 0 && !std::mem::replace(&mut looked, true) {

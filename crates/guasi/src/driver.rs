@@ -11,12 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use pace::Poll;
 use sys::ring::{IoUring, Setup, opcode, squeue, types};
 
 use crate::call::Step;
 use crate::handover;
 use crate::list::Lists;
 use crate::request::{Outcome, Request, Status};
+use crate::watch::Watch;
 
 /// Requests in the kernel at most: the deepest queues of disks and network cards hold as many.
 const WINDOW: usize = 256;
@@ -38,6 +40,8 @@ pub(crate) struct RingQueue {
     /// bell.
     asleep: AtomicBool,
     closing: AtomicBool,
+    /// Decides how long the driver looks for something to do before it waits in the kernel.
+    watch: Watch,
 }
 
 // SAFETY: the raw pointers point to requests, which may be handed to any thread.
@@ -81,8 +85,8 @@ pub(crate) fn eventfd(flags: i32) -> io::Result<File> {
 }
 
 impl RingQueue {
-    /// A queue without requests, for that number of priorities.
-    pub fn new(priorities: usize) -> RingQueue {
+    /// A queue without requests, for that number of priorities. The driver waits as `poll` says.
+    pub fn new(priorities: usize, poll: Poll) -> RingQueue {
         RingQueue {
             pending: Mutex::new(Lists::new(priorities)),
             backlog: AtomicUsize::new(0),
@@ -91,6 +95,7 @@ impl RingQueue {
             bell: OnceLock::new(),
             asleep: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            watch: Watch::new(poll),
         }
     }
 
@@ -125,6 +130,7 @@ impl RingQueue {
         if self.asleep.swap(false, SeqCst)
             && let Some(mut bell) = self.bell.get()
         {
+            self.watch.wakes();
             let _ = bell.write(&1u64.to_ne_bytes()); // fails only at 2^64 - 1 unheard rings
         }
     }
@@ -294,6 +300,9 @@ impl Driver {
             }
         }
         self.inflight += begun.len();
+        if !begun.is_empty() {
+            queue.watch.saw();
+        }
         begun.clear();
         begun.extend(left);
         self.again = begun;
@@ -358,6 +367,34 @@ impl Driver {
         forgive(entered.map(drop))
     }
 
+    /// Looks for something to do, as long as that costs less than a sleep: completions, requests and wishes of other
+    /// threads, and whatever the caller `also` waits for. Submits first. Returns true if there is something.
+    ///
+    /// # Errors
+    /// The error that makes the ring useless.
+    pub fn look(&mut self, queue: &RingQueue, mut also: impl FnMut() -> bool) -> io::Result<bool> {
+        if !queue.watch.looks() {
+            return Ok(false);
+        }
+        self.submit()?;
+        let mut found = false;
+        queue.watch.look(|| {
+            found = self.has_news() || self.is_wanted(queue) || queue.is_closing() || also();
+            found
+        });
+        Ok(found)
+    }
+
+    /// True if there are completions, or work of the kernel's that this thread has to finish.
+    fn has_news(&mut self) -> bool {
+        !self.ring.completion().is_empty() || self.ring.submission().taskrun()
+    }
+
+    /// True if a request waits that has a place in the ring, or a wish to break one off.
+    fn is_wanted(&self, queue: &RingQueue) -> bool {
+        self.inflight < self.window && queue.backlog() > 0 || queue.has_cancels.load(SeqCst)
+    }
+
     /// Submits and waits for `want` completions, or the bell, or the limit. Returns true if a signal ended the wait.
     ///
     /// The caller has announced its sleep ([`Driver::announce_sleep`]) if others may want to wake it.
@@ -393,8 +430,7 @@ impl Driver {
             self.bell_armed = true;
         }
         queue.asleep.store(true, SeqCst);
-        let window_open = self.inflight < self.window && queue.backlog() > 0;
-        if window_open || queue.has_cancels.load(SeqCst) {
+        if self.is_wanted(queue) {
             queue.asleep.store(false, SeqCst);
             return false;
         }
@@ -426,6 +462,9 @@ impl Driver {
             }
         }
         self.inflight -= taken;
+        if taken > 0 {
+            queue.watch.saw();
+        }
         if bell {
             self.bell_armed = false;
         }

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, ptr};
 
+use pace::Poll;
 use sys::clock::monotonic_ns;
 
 use crate::core::Core;
@@ -112,12 +113,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Pool {
     /// A pool without threads yet; `max` 0 means no limit.
-    pub fn new(priorities: usize, min: usize, max: usize) -> Pool {
+    pub fn new(priorities: usize, min: usize, max: usize, poll: Poll) -> Pool {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let sizing = Sizing::new(cpus, min, max);
         Pool {
             work: Work::new(priorities),
-            watch: Watch::new(),
+            watch: Watch::new(poll),
             limit: AtomicUsize::new(sizing.limit()),
             roster: Mutex::new(Roster { workers: Vec::new(), ended: Vec::new(), sizing }),
             gone: Condvar::new(),
@@ -256,14 +257,7 @@ impl Pool {
     }
 
     fn make_worker(&self, core: &Arc<Core>) -> io::Result<()> {
-        let facts = Facts {
-            started_ns: AtomicU64::new(0),
-            current: AtomicPtr::new(ptr::null_mut()),
-            phase: AtomicU32::new(BETWEEN),
-            thread: AtomicU64::new(0),
-            handle: Mutex::new(None),
-        };
-        let worker = Sleeper::new(facts);
+        let worker = Sleeper::new(Facts::new());
         interrupt::signal(); // chosen before the mask of the first worker is set
         let mut roster = locked(&self.roster);
         roster.workers.push(Arc::clone(&worker));
@@ -512,6 +506,17 @@ impl Growth {
 }
 
 impl Facts {
+    /// A worker that has not begun.
+    fn new() -> Facts {
+        Facts {
+            started_ns: AtomicU64::new(0),
+            current: AtomicPtr::new(ptr::null_mut()),
+            phase: AtomicU32::new(BETWEEN),
+            thread: AtomicU64::new(0),
+            handle: Mutex::new(None),
+        }
+    }
+
     fn is_blocked(&self, now_ns: u64) -> bool {
         let started_ns = self.started_ns.load(Relaxed);
         started_ns != 0 && now_ns.saturating_sub(started_ns) > FRESH_NS
@@ -566,4 +571,89 @@ fn default_stack_bytes() -> usize {
     let answer = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) };
     let bytes = if answer == 0 { limit.rlim_cur } else { 0 };
     if bytes == 0 || bytes > 1 << 30 { 8 << 20 } else { (bytes as usize).max(128 << 10) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::call::Call;
+
+    /// The pool of a test: one worker is at work, one is parked, and requests wait. The pool has considered its size a
+    /// moment ago, so that it does so again for a reason only.
+    struct Trial {
+        pool: Pool,
+        requests: Vec<*mut Request>,
+    }
+
+    impl Trial {
+        fn new(usual_ns: u64, waiting: usize) -> Trial {
+            let pool = Pool::new(1, 0, 0, Poll::Never);
+            pool.usual_ns.store(usual_ns, Relaxed);
+            pool.considered_ns.store(u64::MAX / 2, Relaxed);
+            let request = |_| Box::into_raw(Box::new(Request::new(ptr::null(), 0, Call::Nothing)));
+            let requests: Vec<_> = (0..waiting).map(request).collect();
+            let mut state = pool.work.lock();
+            state.running = 1;
+            state.park(Sleeper::new(Facts::new()));
+            for &request in &requests {
+                // SAFETY: the request is fresh and in no list.
+                unsafe { pool.work.push(&mut state, request) };
+            }
+            drop(state);
+            Trial { pool, requests }
+        }
+
+        /// The number of parked workers that are woken, after `prepare` has changed the state.
+        fn woken(&self, prepare: impl FnOnce(&mut State<Facts>)) -> usize {
+            let mut state = self.pool.work.lock();
+            prepare(&mut state);
+            self.pool.consider(&mut state, 1, false).wake.len()
+        }
+    }
+
+    impl Drop for Trial {
+        fn drop(&mut self) {
+            self.pool.work.drain(&mut self.pool.work.lock());
+            for &request in &self.requests {
+                // SAFETY: the request came from a box, and is in no list any more.
+                drop(unsafe { Box::from_raw(request) });
+            }
+        }
+    }
+
+    /// Calls that wait for the same commit of a file system begin together.
+    #[test]
+    fn calls_that_block_get_a_parked_worker_at_once() {
+        assert_eq!(Trial::new(FRESH_NS + 1, 1).woken(|_| ()), 1);
+        assert_eq!(Trial::new(FRESH_NS, 1).woken(|_| ()), 0, "calls that compute share the processor");
+        assert_eq!(Trial::new(FRESH_NS + 1, 0).woken(|_| ()), 0, "nothing waits");
+        assert_eq!(Trial::new(FRESH_NS + 1, 1).woken(|state| state.closing = true), 0, "the pool ends");
+    }
+
+    #[test]
+    fn a_worker_that_looks_for_work_takes_the_first_request() {
+        assert_eq!(Trial::new(FRESH_NS + 1, 1).woken(|state| state.spinning = true), 0);
+        assert_eq!(Trial::new(FRESH_NS + 1, 2).woken(|state| state.spinning = true), 1);
+    }
+
+    #[test]
+    fn no_more_workers_run_than_the_limit_allows() {
+        for (free, woken) in [(1, 1), (0, 0)] {
+            let trial = Trial::new(FRESH_NS + 1, 5);
+            let limit = trial.pool.limit.load(Relaxed);
+            assert_eq!(trial.woken(|state| state.running = limit - free), woken);
+        }
+    }
+
+    #[test]
+    fn the_size_is_considered_once_in_a_while() {
+        let trial = Trial::new(0, 5);
+        trial.pool.work.lock().begun = 1;
+        assert_eq!(trial.woken(|_| ()), 0, "a moment ago");
+        trial.pool.considered_ns.store(monotonic_ns() - 1_000_000_000, Relaxed);
+        assert_eq!(trial.woken(|state| state.spinning = true), 0, "a worker looks for work");
+        trial.pool.work.lock().spinning = false;
+        let more = usize::from(std::thread::available_parallelism().is_ok_and(|cpus| usize::from(cpus) > 1));
+        assert_eq!(trial.woken(|_| ()), more, "a second ago, and a processor is free");
+    }
 }

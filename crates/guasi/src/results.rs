@@ -3,6 +3,8 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+use pace::Poll;
+
 use crate::list::Lists;
 use crate::request::Request;
 use crate::sync::{AtomicUsize, Condvar, Mutex, lock, wait};
@@ -42,7 +44,7 @@ struct Sleeper {
 unsafe impl Send for Sleeper {}
 
 impl Results {
-    pub fn new(priorities: usize) -> Results {
+    pub fn new(priorities: usize, poll: Poll) -> Results {
         Results {
             state: Mutex::new(State {
                 finished: Lists::new(priorities),
@@ -52,7 +54,7 @@ impl Results {
             }),
             arrived: Condvar::new(),
             count: AtomicUsize::new(0),
-            lookout: Watch::new(),
+            lookout: Watch::new(poll),
         }
     }
 

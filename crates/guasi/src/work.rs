@@ -206,6 +206,12 @@ impl<T> State<T> {
         self.idle.len()
     }
 
+    /// Parks a worker that no thread is behind.
+    #[cfg(all(test, not(loom)))]
+    pub fn park(&mut self, worker: Arc<Sleeper<T>>) {
+        self.idle.push(worker);
+    }
+
     /// The warmest of the parked workers, counted as running from now on: the caller wakes it once the lock is
     /// released.
     pub fn take_idle(&mut self) -> Option<Arc<Sleeper<T>>> {
@@ -283,7 +289,8 @@ mod tests {
     #[test]
     fn two_calls_one_worker_none_lost() {
         model(|| {
-            let all = loom::sync::Arc::new(Everything { work: Work::new(1), results: Results::new(1) });
+            let all =
+                loom::sync::Arc::new(Everything { work: Work::new(1), results: Results::new(1, pace::Poll::Adaptive) });
             let theirs = all.clone();
             let thread = thread::spawn(move || worker(&theirs));
             submit(&all);
@@ -297,7 +304,8 @@ mod tests {
     #[test]
     fn two_submitters_one_worker() {
         model(|| {
-            let all = loom::sync::Arc::new(Everything { work: Work::new(1), results: Results::new(1) });
+            let all =
+                loom::sync::Arc::new(Everything { work: Work::new(1), results: Results::new(1, pace::Poll::Adaptive) });
             let (worker_side, submitter_side) = (all.clone(), all.clone());
             let worker = thread::spawn(move || worker(&worker_side));
             let submitter = thread::spawn(move || {
@@ -314,7 +322,8 @@ mod tests {
     #[test]
     fn a_cancel_and_a_worker_race_for_one_request_and_one_of_them_gets_it() {
         model(|| {
-            let all = loom::sync::Arc::new(Everything { work: Work::new(1), results: Results::new(1) });
+            let all =
+                loom::sync::Arc::new(Everything { work: Work::new(1), results: Results::new(1, pace::Poll::Adaptive) });
             let theirs = all.clone();
             let thread = thread::spawn(move || worker(&theirs));
             let request = submit(&all);

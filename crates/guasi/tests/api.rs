@@ -51,6 +51,38 @@ fn pipe() -> (Arc<OwnedFd>, File) {
     (Arc::new(OwnedFd::from(reader)), File::from(OwnedFd::from(writer)))
 }
 
+/// The calls of io_uring_enter(2) tell how a thread waits in the ring. A context that looks submits, looks in vain, and
+/// sleeps in a second call. One that does not look submits and sleeps in one call.
+#[test]
+fn a_thread_that_drives_the_ring_looks_before_it_sleeps() {
+    // SAFETY: gettid takes nothing and cannot fail.
+    let thread = unsafe { libc::gettid() };
+    let call = format!("/proc/self/task/{thread}/syscall");
+    let sleeps_in_ring =
+        || std::fs::read_to_string(&call).unwrap().starts_with(&format!("{} ", libc::SYS_io_uring_enter));
+    for looks in [true, false] {
+        let guasi = Plain::new(Config { drive: Drive::Caller, looks, ..Config::default() }).unwrap();
+        let (reader, mut writer) = pipe();
+        guasi.read_at(0, reader, vec![0; 1], 0).unwrap();
+        if guasi.stats().ring_requests == 0 {
+            return println!("skipped: there is no io_uring");
+        }
+        let mut done = Vec::new();
+        let before = guasi.stats().ring_enters;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !sleeps_in_ring() {
+                    std::thread::yield_now();
+                }
+                writer.write_all(b"x").unwrap();
+            });
+            assert_eq!(guasi.fetch(1, 1, None, &mut done).unwrap(), 1);
+        });
+        assert_eq!(guasi.stats().ring_enters - before, 1 + u64::from(looks), "looks: {looks}");
+        assert_eq!(done[0].buffer.as_deref(), Some(&b"x"[..]));
+    }
+}
+
 #[test]
 fn ten_thousand_reads_at_once_all_come_back_with_their_own_bytes() {
     let bytes: Vec<u8> = (0..40_000u32).flat_map(|index| (index / 4).to_le_bytes().into_iter().take(1)).collect();

@@ -184,6 +184,20 @@ fn the_environment_can_turn_the_ring_off() {
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "pool");
 }
 
+#[test]
+fn the_environment_says_how_threads_wait() {
+    if missing("gcc") {
+        return;
+    }
+    let binary = compile("every_function", C);
+    run(Command::new(&binary).arg("0").env("GUASI_POLL", "never"));
+    run(Command::new(&binary).arg("0").env("GUASI_POLL", "adaptive"));
+    let output = Command::new(binary).arg("0").env("GUASI_POLL", "always").output().unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("GUASI_POLL=always: expected adaptive or never"), "{said}");
+}
+
 /// The functions that a header declares.
 fn declared(header: &str) -> Vec<String> {
     let text = std::fs::read_to_string(here().join("include").join(header)).unwrap();

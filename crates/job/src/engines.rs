@@ -118,12 +118,13 @@ const SOCKET_OPTIONS: &[&str] =
 pub static ENGINES: &[EngineSpec] = &[
     Engine::new("io_uring", "io_uring(7)").options(&[
         "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "sqthread_poll_cpu", "nonvectored", "force_async",
-        "nowait", "uncached", "cmdprio_percentage", "cmdprio_class", "cmdprio", "cmdprio_bssplit",
+        "poll", "nowait", "uncached", "cmdprio_percentage", "cmdprio_class", "cmdprio", "cmdprio_bssplit",
     ]),
     Engine::new("libaio", "Linux native asynchronous I/O: asynchronous with direct=1 only").options(&[
-        "userspace_reap", "nowait", "cmdprio_percentage", "cmdprio_class", "cmdprio", "cmdprio_bssplit",
+        "userspace_reap", "poll", "nowait", "cmdprio_percentage", "cmdprio_class", "cmdprio", "cmdprio_bssplit",
     ]),
-    Engine::new("guasi", "any call made asynchronous: by io_uring, or by threads where there is none"),
+    Engine::new("guasi", "any call made asynchronous: by io_uring, or by threads where there is none")
+        .options(&["poll"]),
     Engine::new("psync", "pread(2) and pwrite(2)").synchronous(),
     Engine::new("sync", "lseek(2), then read(2) or write(2)").synchronous(),
     Engine::new("vsync", "lseek(2), then readv(2) or writev(2)").synchronous(),
@@ -163,7 +164,7 @@ pub static ENGINES: &[EngineSpec] = &[
         .options(&["readfua", "writefua", "sg_write_mode"]),
     Engine::new("io_uring_cmd", "NVMe commands to /dev/ng0n1, through io_uring").by_commands().options(&[
         "cmd_type", "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "sqthread_poll_cpu", "nonvectored",
-        "force_async", "readfua", "writefua", "write_mode", "deac",
+        "force_async", "poll", "readfua", "writefua", "write_mode", "deac",
     ]),
 ];
 

@@ -8,6 +8,8 @@ use sys::clock::{Clock, monotonic_ns};
 use sys::disk::{self, Counters};
 use sys::process::{self, Who};
 
+use crate::engine::looking;
+
 /// This machine, with the clock that is read per op.
 pub fn machine(clock: &Clock) -> Machine {
     let host = process::host();
@@ -42,6 +44,7 @@ pub fn cpu_usage() -> CpuUsage {
         context_switches: used.context_switches,
         major_faults: used.major_faults,
         minor_faults: used.minor_faults,
+        looked_ns: looking::looked_ns(),
     }
 }
 

@@ -740,12 +740,16 @@ suite! {
     libaio: AIO;
     libaio_direct: DIRECT_AIO;
     libaio_userspace_reap: Subject { options: |job| job.ring.userspace_reap = true, ..DIRECT_AIO };
+    libaio_awake: Subject { options: |job| job.ring.other.push(("poll".into(), "always".into())), ..DIRECT_AIO };
     guasi: Subject { engine: "guasi", ..ASYNCHRONOUS };
+    guasi_asleep: Subject { engine: "guasi", options: |job| job.ring.other.push(("poll".into(), "never".into())), ..ASYNCHRONOUS };
     guasi_direct: Subject { engine: "guasi", ..DIRECT };
     io_uring: ASYNCHRONOUS;
     io_uring_direct: DIRECT;
     io_uring_registered: Subject { options: |job| (job.ring.fixed_buffers, job.ring.register_files) = (true, true), ..ASYNCHRONOUS };
     io_uring_registered_direct: Subject { options: |job| (job.ring.fixed_buffers, job.ring.register_files) = (true, true), ..DIRECT };
+    io_uring_awake: Subject { options: |job| job.ring.other.push(("poll".into(), "always".into())), ..ASYNCHRONOUS };
+    io_uring_adaptive: Subject { options: |job| job.ring.other.push(("poll".into(), "adaptive".into())), ..DIRECT };
     io_uring_vectored: Subject { options: |job| job.ring.nonvectored = Some(false), ..ASYNCHRONOUS };
     io_uring_forced: Subject { options: |job| job.ring.force_async = 2, ..ASYNCHRONOUS };
     #[ignore = "run by gfapi_on_a_volume, which sets up a volume"]
@@ -916,6 +920,70 @@ fn discarded_reads_count_their_bytes_and_leave_the_memory_alone() {
     let mut expected = vec![0xaa; 256 << 10];
     expected[128 << 10..][..4096].fill(49);
     assert_eq!(fs::read(&path).unwrap(), expected);
+}
+
+/// The sleeps of the calling thread so far: voluntary context switches.
+fn sleeps() -> i64 {
+    // SAFETY: a rusage is plain numbers, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes one rusage to `usage`.
+    assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) }, 0);
+    usage.ru_nvcsw
+}
+
+/// An engine waits for a read that does not come. With `poll=always` the thread does not sleep. With `adaptive` it
+/// sleeps at last, and so it does without the option, as fio does.
+#[test]
+fn a_wait_for_the_ring_sleeps_as_poll_says() {
+    let awake = Subject { options: |job| job.ring.other.push(("poll".into(), "always".into())), ..ASYNCHRONOUS };
+    let adaptive = Subject { options: |job| job.ring.other.push(("poll".into(), "adaptive".into())), ..ASYNCHRONOUS };
+    // SAFETY: gettid takes nothing and cannot fail.
+    let call = format!("/proc/self/task/{}/syscall", unsafe { libc::gettid() });
+    let sleeps_in_ring = || fs::read_to_string(&call).unwrap().starts_with(&format!("{} ", libc::SYS_io_uring_enter));
+    let mut done = Vec::new();
+    for subject in [adaptive, ASYNCHRONOUS] {
+        let Some((mut rig, _read, mut write)) = waiting_rig(&subject) else { return };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !sleeps_in_ring() {
+                    std::thread::yield_now();
+                }
+                write.write_all(b"at last").unwrap();
+            });
+            rig.engine.reap(1, 1, None, &mut done).unwrap();
+        });
+        assert_eq!(done.drain(..).map(|completion| completion.result).collect::<Vec<_>>(), [7]);
+    }
+    let Some((mut rig, _read, mut write)) = waiting_rig(&awake) else { return };
+    let before = sleeps();
+    rig.engine.reap(1, 1, Some(5_000_000), &mut done).unwrap();
+    assert_eq!((sleeps(), done.len()), (before, 0));
+    write.write_all(b"at last").unwrap();
+    rig.finish(1, &mut done);
+    assert_eq!((sleeps(), done[0].result), (before, 7));
+}
+
+/// libaio looks into the ring that the kernel shares, and asks the kernel only for what is there.
+#[test]
+fn a_wait_for_libaio_does_not_sleep_with_poll_always() {
+    let subject = Subject { options: |job| job.ring.other.push(("poll".into(), "always".into())), ..DIRECT_AIO };
+    let Some(mut rig) = Rig::new(&subject, 4, 1) else { return };
+    let place = Place::new(&subject);
+    let (file, _) = place.file("a", &[0xaa; 64 << 10], &subject);
+    rig.open(0, &file);
+    let mut done = Vec::new();
+    for round in 0..50 {
+        let request = rig.request(READ, 0, round % 16 * 4096, 4096);
+        rig.start(request, &mut done);
+        rig.engine.submit().unwrap();
+        let before = sleeps();
+        while done.is_empty() {
+            rig.engine.reap(1, 1, None, &mut done).unwrap();
+        }
+        assert_eq!(sleeps(), before, "round {round}");
+        assert_eq!(done[0].result, 4096);
+        rig.free.extend(done.drain(..).map(|completion| completion.slot));
+    }
 }
 
 /// The null engine transfers nothing, and keeps to the same rules.

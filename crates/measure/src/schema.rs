@@ -331,6 +331,10 @@ pub struct SyncResult {
     pub lat_ns: Histogram,
 }
 
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// Processor use, from getrusage(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuUsage {
@@ -344,6 +348,10 @@ pub struct CpuUsage {
     pub major_faults: u64,
     /// Page faults that needed no I/O.
     pub minor_faults: u64,
+    /// Nanoseconds of the time above in which the engine looked for completions in vain (`poll=`), where it could have
+    /// slept.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub looked_ns: u64,
 }
 
 /// Distributions of the requests in flight, submitted together and reaped together, in powers of two.

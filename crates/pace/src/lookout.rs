@@ -85,6 +85,8 @@ pub struct Lookout {
     gap: Option<Gap>,
     /// The lookout does not look before this time.
     rests_until_ns: u64,
+    /// The time looked so far, in nanoseconds.
+    looked_ns: u64,
 }
 
 /// A gap that has begun.
@@ -94,6 +96,8 @@ struct Gap {
     /// The time of the last look.
     looked_ns: u64,
     looks: u32,
+    /// The time for which the processor was lent to others, in nanoseconds.
+    lent_ns: u64,
     /// The time looked so far, once the loop sleeps.
     slept: Option<u64>,
 }
@@ -110,19 +114,22 @@ impl Lookout {
             gaps: 0,
             gap: None,
             rests_until_ns: 0,
+            looked_ns: 0,
         }
     }
 
     /// A look at `now_ns` has found nothing.
     #[inline]
     pub fn found_nothing(&mut self, now_ns: u64) -> Step {
-        match self.poll {
-            Poll::Always => return Step::Look,
-            Poll::Never => return Step::Sleep,
-            Poll::Adaptive => {}
+        if self.poll == Poll::Never {
+            return Step::Sleep;
         }
-        let gap = self.gap.get_or_insert(Gap { began_ns: now_ns, looked_ns: now_ns, looks: 0, slept: None });
+        let begins = Gap { began_ns: now_ns, looked_ns: now_ns, looks: 0, lent_ns: 0, slept: None };
+        let gap = self.gap.get_or_insert(begins);
         gap.looked_ns = now_ns;
+        if self.poll == Poll::Always {
+            return Step::Look;
+        }
         let looked_ns = now_ns.saturating_sub(gap.began_ns);
         let is_over = looked_ns >= TIMES[self.chosen] * self.sleep_ns / 4;
         if gap.slept.is_some() || is_over || now_ns < self.rests_until_ns {
@@ -137,8 +144,10 @@ impl Lookout {
     /// want the processor again, the lookout rests.
     #[inline]
     pub fn has_yielded(&mut self, now_ns: u64) {
-        let lent_ns = self.gap.map_or(0, |gap| now_ns.saturating_sub(gap.looked_ns));
+        let Some(gap) = &mut self.gap else { return };
+        let lent_ns = now_ns.saturating_sub(gap.looked_ns);
         if lent_ns >= SLICE_NS {
+            gap.lent_ns += lent_ns;
             self.rests_until_ns = now_ns + REST * lent_ns;
         }
     }
@@ -149,6 +158,12 @@ impl Lookout {
         let step_ns = self.sleep_ns / LEARNING;
         let learned_ns = if wake_ns > self.sleep_ns { self.sleep_ns + step_ns } else { self.sleep_ns - step_ns };
         self.sleep_ns = learned_ns.clamp(LEAST_SLEEP_NS, MOST_SLEEP_NS);
+    }
+
+    /// Nanoseconds looked so far, in the gaps that have ended: processor time that sleeps would not have taken. The
+    /// time for which other threads had the processor is not among them.
+    pub fn looked_ns(&self) -> u64 {
+        self.looked_ns
     }
 
     /// True from a look that has found nothing to one that has found something.
@@ -167,6 +182,7 @@ impl Lookout {
 
     fn end(&mut self, gap: Gap, now_ns: u64) {
         let lasted_ns = now_ns.saturating_sub(gap.began_ns);
+        self.looked_ns += gap.slept.unwrap_or(lasted_ns).saturating_sub(gap.lent_ns);
         // The wake-up belongs to the sleep and not to the gap.
         let gap_ns =
             gap.slept.map_or(lasted_ns, |looked_ns| lasted_ns.saturating_sub(self.sleep_ns).max(looked_ns + 1));
@@ -388,6 +404,23 @@ mod tests {
         assert_eq!(lookout.sleep_ns, MOST_SLEEP_NS);
     }
 
+    /// The time looked ends with the sleep and not with the arrival, and a slice of another thread is not part of it.
+    #[test]
+    fn the_time_looked_is_counted() {
+        let mut lookout = Lookout::new(Poll::Adaptive, SLEEP_NS);
+        lookout.found_nothing(0);
+        lookout.found(5_000);
+        assert_eq!(lookout.looked_ns(), 5_000, "found while looking");
+        lookout.found_nothing(10_000);
+        assert_eq!(lookout.found_nothing(10_000 + 9 * SLEEP_NS), Step::Sleep);
+        lookout.found(100_000_000);
+        assert_eq!(lookout.looked_ns(), 5_000 + 9 * SLEEP_NS, "found after a sleep");
+        lookout.found_nothing(200_000_000);
+        lookout.has_yielded(203_000_000);
+        lookout.found(203_001_000);
+        assert_eq!(lookout.looked_ns(), 5_000 + 9 * SLEEP_NS + 1_000, "lent to another thread for 3 ms");
+    }
+
     #[test]
     fn always_and_never() {
         let mut always = Lookout::new(Poll::Always, SLEEP_NS);
@@ -395,6 +428,8 @@ mod tests {
         for now_ns in [0, 1_000_000_000, 2_000_000_000] {
             assert_eq!((always.found_nothing(now_ns), never.found_nothing(now_ns)), (Step::Look, Step::Sleep));
         }
+        [&mut always, &mut never].map(|lookout| lookout.found(3_000_000_000));
+        assert_eq!((always.looked_ns(), never.looked_ns()), (3_000_000_000, 0));
         assert!("sometimes".parse::<Poll>().unwrap_err().contains("always, adaptive, never"));
     }
 }

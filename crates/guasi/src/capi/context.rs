@@ -105,12 +105,23 @@ extern "C" fn guasi_create_flags(min: c_int, max: c_int, priorities: c_int, flag
         return ptr::null();
     };
     let forced = std::env::var_os("GUASI_BACKEND").is_some_and(|backend| backend == "pool");
+    let looks = match std::env::var_os("GUASI_POLL") {
+        None => true,
+        Some(poll) if poll == "adaptive" => true,
+        Some(poll) if poll == "never" => false,
+        Some(poll) => {
+            eprintln!("guasi: GUASI_POLL={}: expected adaptive or never", poll.display());
+            set_errno(libc::EINVAL);
+            return ptr::null();
+        }
+    };
     let config = Config {
         priorities: priorities as usize,
         min_threads,
         max_threads,
         drive: if flags & ONE_THREAD != 0 { Drive::Caller } else { Drive::Thread },
         use_ring: flags & NO_RING == 0 && !forced,
+        looks,
         ..Config::default()
     };
     Arc::into_raw(Core::new(config))

@@ -631,7 +631,7 @@ static ENGINES: &[OptionSpec] = &[
     option("concat", Bool(|d, v| d.other("concat", if v { "1" } else { "0" })), "0", "Secure the connections by TLS 1.3 with a key that the authentication with dhchap_key makes"),
     option("digest_enable", Text(|d, v| d.other("digest_enable", v)), "NONE", "Digests in the connection: NONE, HEADER, DATA or BOTH"),
     option("nr_io_queues", Count(1, 1024, |d, v| d.other("nr_io_queues", &v.to_string())), "one for each 128 of iodepth", "Number of I/O queues; each is a TCP connection"),
-    option("poll", Word(&[("always", "always: the engine takes a whole processor"), ("adaptive", "while that costs less than a sleep"), ("never", "never")], |d, v| d.other("poll", v)), "adaptive", "Look for answers again and again instead of sleeping"),
+    option("poll", Word(&[("always", "always: the engine takes a whole processor"), ("adaptive", "while that costs less than a sleep"), ("never", "never")], |d, v| d.other("poll", v)), "never; nvme_tcp, guasi: adaptive", "Look for completions again and again instead of sleeping"),
     option("discard_payload", Bool(|d, v| d.other("discard_payload", if v { "1" } else { "0" })), "0", "Throw the data of reads away in the kernel, without copying them: for measuring a target"),
     option("keep_alive_tmo", Count(0, 3600, |d, v| d.other("keep_alive_tmo", &v.to_string())), "15", "Seconds of silence after which the target may drop the host; 0 means never"),
     option("ctrl_loss_tmo", Count(0, U32, |d, v| d.other("ctrl_loss_tmo", &v.to_string())), "30", "Seconds that the host tries to reach a lost target before requests fail"),

@@ -11,8 +11,10 @@ use std::time::Duration;
 use guasi::{Config, Drive, Guasi, IoBuf};
 use job::workload::OpKind;
 use measure::Direction;
+use pace::Poll;
 
 use super::blocking::{self, Flags};
+use super::looking::poll_of;
 use super::{Completion, Engine, Queued, Request, Setup, Slot, Slots};
 use crate::Error;
 
@@ -72,7 +74,8 @@ struct Asynchronous {
 
 impl Asynchronous {
     fn new(setup: &Setup) -> Result<Asynchronous, Error> {
-        let config = Config { drive: Drive::Caller, ..Config::default() };
+        let looks = poll_of(setup.job, Poll::Adaptive) != Poll::Never;
+        let config = Config { drive: Drive::Caller, looks, ..Config::default() };
         let guasi =
             Guasi::new(config).map_err(|error| Error::system("cannot make a context of", "ioengine=guasi", error))?;
         let depth = setup.depth as usize;

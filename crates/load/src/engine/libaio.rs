@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use job::workload::OpKind;
 use measure::Direction;
+use pace::Poll;
 use sys::clock::monotonic_ns;
 
 use super::blocking::{self, Flags, last_errno};
 use super::descriptors::Descriptors;
+use super::looking::{Looked, Looking, poll_of};
 use super::{Completion, Engine, Queued, Request, Setup, Slots};
 use crate::Error;
 
@@ -91,6 +93,8 @@ struct Libaio {
     fds: Descriptors,
     flags: Flags,
     reap_in_user_space: bool,
+    /// Decides whether a wait for one completion looks for it or sleeps.
+    looking: Looking,
     slots: Arc<Slots>,
 }
 
@@ -176,6 +180,7 @@ impl Libaio {
             fds: Descriptors::new(setup.files),
             flags: Flags::of(setup.job).without_hipri(),
             reap_in_user_space: setup.job.ring.userspace_reap,
+            looking: Looking::new(poll_of(setup.job, Poll::Never)),
             slots: Arc::clone(&setup.slots),
         })
     }
@@ -335,16 +340,28 @@ impl Engine for Libaio {
         if self.reap_in_user_space {
             taken += self.take_from_ring(max - taken, done);
         }
+        if taken > 0 {
+            self.looking.found();
+        }
         if taken >= min && (taken == max || self.in_flight == 0 || self.context.is_empty()) {
             return Ok(());
         }
         loop {
+            let mut wanted = min.saturating_sub(taken);
+            match self.looking.look(wanted, deadline, || Ok::<_, io::Error>(!self.context.is_empty()))? {
+                Looked::Found => wanted = wanted.min(1),
+                Looked::Sleep => {}
+                Looked::Late => return Ok(()),
+            }
             let remaining = match deadline {
                 _ if taken >= min => Some(0), // only events that are there already
                 Some(deadline) => Some(deadline.saturating_sub(monotonic_ns())),
                 None => None,
             };
-            let came = self.wait(min.saturating_sub(taken), max - taken, remaining, done)?;
+            let came = self.wait(wanted, max - taken, remaining, done)?;
+            if came > 0 {
+                self.looking.found();
+            }
             taken += came;
             // A wait that ends short was interrupted or is late.
             if taken >= min || came == 0 || remaining == Some(0) {

@@ -17,6 +17,7 @@ use job::Job;
 use job::engines::EngineSpec;
 use job::job::FileLock;
 use job::workload::OpKind;
+use pace::Poll;
 
 use crate::files::elsewhere::own_files_only;
 use crate::{Error, files};
@@ -32,6 +33,7 @@ mod io_uring;
 mod io_uring_cmd;
 mod libaio;
 mod locked;
+pub(crate) mod looking;
 mod mapped;
 mod names;
 mod net;
@@ -297,6 +299,17 @@ static CONSTRUCTORS: &[(&str, Constructor)] = &[
 pub fn check(job: &Job) -> Result<(), Error> {
     let spec = Maker::find(&job.engine)?.spec;
     without_thread_and_locks(job, spec)?;
+    match spec.name {
+        "io_uring" | "io_uring_cmd" if job.ring.hipri && looking::poll_of(job, Poll::Never) != Poll::Never => {
+            let hint = "with hipri=1 the kernel asks the device again and again: leave one of the two out";
+            return Err(Error::usage("poll= beside hipri=1 is not possible", format!("in job {}", job.name), hint));
+        }
+        "guasi" if looking::poll_of(job, Poll::Adaptive) == Poll::Always => {
+            let hint = "ioengine=guasi sleeps at last: use poll=adaptive, or ioengine=io_uring";
+            return Err(Error::usage("poll=always is not possible", format!("in job {}", job.name), hint));
+        }
+        _ => {}
+    }
     match spec.name {
         "sg" => sg::check(job)?,
         "io_uring_cmd" => io_uring_cmd::check(job)?,

@@ -21,11 +21,12 @@ use nvmf::initiator::{
     Transfer,
 };
 use nvmf::spec::{Command, Range, Status, opcode};
-use pace::{Lookout, Step};
+use pace::Poll;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::RecvFlags;
 use sys::clock::monotonic_ns;
 
+use super::looking::{Looking, poll_of};
 use super::{Completion, Engine, Queued, Request, Setup, Slots, Storage};
 use crate::Error;
 
@@ -60,7 +61,7 @@ struct NvmeTcp {
     in_flight: usize,
     depth: usize,
     /// Decides whether the engine looks for answers or sleeps.
-    lookout: Lookout,
+    looking: Looking,
     /// Commands that ended, on their way into `ops`.
     ended: Vec<Done>,
 }
@@ -324,7 +325,6 @@ impl NvmeTcp {
             files.push(File { remote, nsid: address.nsid, namespace: None });
         }
         let depth = setup.depth.max(1) as usize;
-        let poll = option(setup.job, "poll").and_then(|text| text.parse().ok()).unwrap_or_default();
         Ok(NvmeTcp {
             remotes,
             files,
@@ -341,7 +341,7 @@ impl NvmeTcp {
             batch: (depth / 4).clamp(1, BATCH),
             in_flight: 0,
             depth,
-            lookout: Lookout::new(poll, sys::wake::cost_ns()),
+            looking: Looking::new(poll_of(setup.job, Poll::Adaptive)),
             ended: Vec::with_capacity(depth),
         })
     }
@@ -509,11 +509,8 @@ impl Engine for NvmeTcp {
         let mut taken = 0;
         loop {
             // A part of an op's data is something, too: the gap ends with the first byte.
-            if (self.ops.finished.len() < min - taken || min == 0)
-                && self.exchange((min - taken).max(1))
-                && self.lookout.is_waiting()
-            {
-                self.lookout.found(monotonic_ns());
+            if (self.ops.finished.len() < min - taken || min == 0) && self.exchange((min - taken).max(1)) {
+                self.looking.found();
             }
             let there = self.ops.finished.len().min(max - taken);
             done.extend(self.ops.finished.drain(..there));
@@ -526,14 +523,8 @@ impl Engine for NvmeTcp {
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok(());
             }
-            match self.lookout.found_nothing(now) {
-                Step::Look => {}
-                Step::Yield => {
-                    std::thread::yield_now();
-                    self.lookout.has_yielded(monotonic_ns());
-                }
-                Step::Sleep if self.wait(deadline.map(|deadline| deadline.saturating_sub(now))) => {}
-                Step::Sleep => return Ok(()),
+            if !self.looking.looks_again(now) && !self.wait(deadline.map(|deadline| deadline.saturating_sub(now))) {
+                return Ok(());
             }
         }
     }

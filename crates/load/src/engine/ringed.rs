@@ -9,9 +9,11 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use job::Job;
+use pace::Poll;
 use sys::clock::monotonic_ns;
 use sys::ring::{self, ENTER_GETEVENTS, ENTER_SQ_WAKEUP, Ring, cqueue, squeue, types};
 
+use super::looking::{Looked, Looking, poll_of};
 use super::{Completion, Engine, Queued, Request, Setup, Slots};
 use crate::Error;
 
@@ -110,6 +112,8 @@ pub(super) struct Ringed<F: Form> {
     force_async: u32,
     /// Ops since the last one that was forced to a worker.
     since_forced: u32,
+    /// Decides whether a wait for one completion looks for it or sleeps.
+    looking: Looking,
     slots: Arc<Slots>,
     form: F,
 }
@@ -131,6 +135,7 @@ impl<F: Form> Ringed<F> {
             iopoll: options.hipri,
             force_async: options.force_async,
             since_forced: 0,
+            looking: Looking::new(poll_of(setup.job, Poll::Never)),
             slots: Arc::clone(&setup.slots),
             form,
         };
@@ -217,6 +222,22 @@ impl<F: Form> Ringed<F> {
         Ok(taken)
     }
 
+    /// Looks for a completion as the job's `poll=` says. A ring that polls the device looks by itself.
+    #[inline]
+    fn look(&mut self, wanted: usize, deadline_ns: Option<u64>) -> io::Result<Looked> {
+        if self.iopoll {
+            return Ok(Looked::Sleep);
+        }
+        let ring = &mut self.ring;
+        self.looking.look(wanted, deadline_ns, || {
+            // The device has finished, and left the rest of the work to this thread.
+            if ring.submission().taskrun() {
+                passing(ring.enter(0, 0, ENTER_GETEVENTS, None))?;
+            }
+            Ok(!ring.completion().is_empty())
+        })
+    }
+
     fn reap_until(
         &mut self,
         min: usize,
@@ -226,6 +247,9 @@ impl<F: Form> Ringed<F> {
     ) -> io::Result<()> {
         let min = min.min(max).min(self.in_flight as usize);
         let mut taken = self.take(max, done);
+        if taken > 0 {
+            self.looking.found();
+        }
         if taken >= min {
             // Polling: completions may wait for this thread to run them, or for the device to be asked.
             let idle = taken == 0 && self.in_flight > 0;
@@ -236,13 +260,28 @@ impl<F: Form> Ringed<F> {
             return Ok(());
         }
         loop {
+            match self.look(min - taken, deadline_ns)? {
+                Looked::Sleep => {}
+                Looked::Found => {
+                    taken += self.take(max - taken, done);
+                    if taken >= min {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                Looked::Late => return Ok(()),
+            }
             let remaining = deadline_ns.map(|deadline| deadline.saturating_sub(monotonic_ns()));
             let mut flags = ENTER_GETEVENTS;
             if self.sqpoll && self.ring.submission().need_wakeup() {
                 flags |= ENTER_SQ_WAKEUP;
             }
             let waited = self.ring.enter(0, (min - taken) as u32, flags, remaining);
-            taken += self.take(max - taken, done);
+            let came = self.take(max - taken, done);
+            if came > 0 {
+                self.looking.found();
+            }
+            taken += came;
             match waited {
                 _ if taken >= min || remaining == Some(0) => return Ok(()),
                 Ok(_) => {}

@@ -78,16 +78,22 @@ pub(super) fn is_settled(job: &JobResult) -> bool {
 }
 
 impl CpuUsage {
+    /// Nanoseconds of CPU time that the work took: all but those in which an engine looked for completions where it
+    /// could have slept.
+    fn needed_ns(&self) -> u64 {
+        (self.user_ns + self.system_ns).saturating_sub(self.looked_ns)
+    }
+
     /// True if the result holds CPU time: a program that ran used some.
     pub(super) fn is_known(&self) -> bool {
         self.user_ns + self.system_ns > 0
     }
 }
 
-/// True if each clone used a whole CPU for as long as the job ran.
+/// True if each clone needed a whole CPU for as long as the job ran.
 fn keeps_cpus_busy(job: &JobResult) -> bool {
     let available = job.runtime_ns as f64 * clones(job);
-    let used = (job.cpu.user_ns + job.cpu.system_ns) as f64;
+    let used = job.cpu.needed_ns() as f64;
     job.runtime_ns >= LEAST_ACCOUNTED_NS && used >= available * BUSY_CLONE
 }
 
@@ -253,7 +259,7 @@ pub fn for_run(run: &RunResult) -> Judgement {
 fn machine_cpu_bound(run: &RunResult) -> Option<Verdict> {
     let cpus = run.provenance.machine.cpus;
     let available = took_ms(run) as f64 * 1e6 * f64::from(cpus);
-    let used: f64 = run.jobs.iter().map(|job| (job.cpu.user_ns + job.cpu.system_ns) as f64).sum();
+    let used: f64 = run.jobs.iter().map(|job| job.cpu.needed_ns() as f64).sum();
     // On one CPU, or with a single clone, the job's own verdict says it.
     if cpus > 1 && several_clones(run) && took_ms(run) >= LEAST_ACCOUNTED_MS {
         machine_busy(cpus, available, used)

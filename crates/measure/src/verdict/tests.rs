@@ -152,6 +152,10 @@ fn generator_cpu_bound() {
     assert_eq!(codes(sound(), |job| job.cpu.system_ns = 7_000_000_000), NONE);
     let two_clones = |job: &mut JobResult| (job.cpu.system_ns, job.clones) = (7_900_000_000, 2);
     assert_eq!(codes(sound(), two_clones), NONE);
+    let looks =
+        |looked_ns| move |job: &mut JobResult| (job.cpu.system_ns, job.cpu.looked_ns) = (7_900_000_000, looked_ns);
+    assert_eq!(codes(sound(), looks(1_000_000_000)), NONE, "a clone that looks for completions could sleep");
+    assert_eq!(codes(sound(), looks(100_000_000)), ["generator-cpu-bound"]);
     let null = |job: &mut JobResult| (job.cpu.system_ns, job.facts.engine) = (8_000_000_000, "null".into());
     assert_eq!(codes(sound(), null), NONE);
 }

@@ -258,8 +258,12 @@ fn cpu_and_depth(job: &JobResult, style: Style) -> String {
     let available = (job.runtime_ns as f64 * f64::from(job.clones.max(1))).max(1.0);
     let used = job.cpu.user_ns + job.cpu.system_ns;
     let each = if job.clones > 1 { " of each clone's CPU" } else { "" };
+    let looked = match job.cpu.looked_ns {
+        0 => String::new(),
+        looked_ns => format!(" ({} looking for completions, poll=)", percent(looked_ns as f64 / available)),
+    };
     let told = format!(
-        "user {}, system {}{each}; {} an op; {} context switches, {} + {} page faults (major + minor)",
+        "user {}, system {}{each}{looked}; {} an op; {} context switches, {} + {} page faults (major + minor)",
         percent(job.cpu.user_ns as f64 / available),
         percent(job.cpu.system_ns as f64 / available),
         nanoseconds(used as f64 / job.total_ops().max(1) as f64),
