@@ -35,9 +35,9 @@ const LOOKS: u32 = 64;
 pub(super) enum Looked {
     /// Something has come.
     Found,
-    /// It is time to sleep.
+    /// Nothing has come: the engine sleeps.
     Sleep,
-    /// The deadline is over, or the caller should have a look at other things.
+    /// Nothing has come: the deadline is over, or the caller should have a look at other things.
     Late,
 }
 
