@@ -428,7 +428,9 @@ mod tests {
         for now_ns in [0, 1_000_000_000, 2_000_000_000] {
             assert_eq!((always.found_nothing(now_ns), never.found_nothing(now_ns)), (Step::Look, Step::Sleep));
         }
-        [&mut always, &mut never].map(|lookout| lookout.found(3_000_000_000));
+        for lookout in [&mut always, &mut never] {
+            lookout.found(3_000_000_000);
+        }
         assert_eq!((always.looked_ns(), never.looked_ns()), (3_000_000_000, 0));
         assert!("sometimes".parse::<Poll>().unwrap_err().contains("always, adaptive, never"));
     }

@@ -9,6 +9,17 @@ fn a_run() {
     insta::assert_snapshot!(text::run(&sample::run(), Style::default()));
 }
 
+/// The time in which the engine looked for completions is part of the CPU time, and stands beside it.
+#[test]
+fn the_time_looked_is_told() {
+    let mut run = sample::run();
+    assert!(!text::run(&run, Style::default()).contains("looking for completions"));
+    let job = &mut run.jobs[0];
+    job.cpu.looked_ns = job.runtime_ns * u64::from(job.clones.max(1)) / 4;
+    let told = text::run(&run, Style::default());
+    assert!(told.contains("(25 % looking for completions, poll=)"), "{told}");
+}
+
 #[test]
 fn a_sweep() {
     insta::assert_snapshot!(text::sweep(&sample::sweep(), Style::default()));

@@ -387,6 +387,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_way_to_wait_that_an_engine_does_not_have_is_refused() {
+        for (engine, poll, hipri, refused) in [
+            ("io_uring", "adaptive", true, Some("beside hipri=1")),
+            ("io_uring", "always", true, Some("beside hipri=1")),
+            ("io_uring", "never", true, None),
+            ("io_uring", "always", false, None),
+            ("libaio", "always", false, None),
+            ("guasi", "always", false, Some("poll=always")),
+            ("guasi", "adaptive", false, None),
+        ] {
+            let mut job = Job { engine: engine.into(), ..Job::default() };
+            job.ring.hipri = hipri;
+            job.ring.other.push(("poll".into(), poll.into()));
+            let said = check(&job).err().map(|error| error.to_string());
+            let as_it_should = match refused {
+                Some(words) => said.as_ref().is_some_and(|said| said.contains(words)),
+                None => said.is_none(),
+            };
+            assert!(as_it_should, "{engine} poll={poll} hipri={hipri}: {said:?}");
+        }
+    }
+
+    #[test]
     fn every_engine_of_the_job_language_has_one_constructor_and_no_constructor_is_without_an_engine() {
         let mut constructors: Vec<&str> = CONSTRUCTORS.iter().map(|(name, _)| *name).collect();
         let mut engines: Vec<&str> = job::engines::ENGINES.iter().map(|engine| engine.name).collect();

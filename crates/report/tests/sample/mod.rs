@@ -76,6 +76,7 @@ pub fn job(engine: &str, iodepth: u32, iops: f64, latency_ns: f64, seconds: u64)
         context_switches: ops / 3,
         major_faults: 0,
         minor_faults: 412,
+        looked_ns: 0,
     };
     job.depth.in_flight = (0..32 - iodepth.leading_zeros())
         .map(|bit| if bit + 1 == 32 - iodepth.leading_zeros() { ops } else { 1 })
