@@ -4,7 +4,7 @@
 //!
 //! Enumerations are plain numbers here: a later library may return a number that these headers do not name.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// A type that this crate only points to.
 macro_rules! opaque {
@@ -18,12 +18,22 @@ macro_rules! opaque {
 }
 
 opaque! {
-    /// struct ibv_device.
-    Device;
     /// struct ibv_sa_path_rec.
     PathRecord;
     /// A function of [`ContextOps`] that this crate does not call.
     Uncalled;
+}
+
+/// struct ibv_device.
+#[repr(C)]
+pub struct Device {
+    pub ops: [*mut Uncalled; 2],
+    pub node_type: c_int,
+    pub transport_type: c_int,
+    pub name: [c_char; 64],
+    pub dev_name: [c_char; 64],
+    pub dev_path: [c_char; 256],
+    pub ibdev_path: [c_char; 256],
 }
 
 /// struct ibv_context.

@@ -163,6 +163,10 @@ impl Verbs for Either {
         call!(self, incoming: Incoming; verbs => verbs.asked_device(incoming) => Device)
     }
 
+    fn asked_at(&self, incoming: &Incoming) -> io::Result<SocketAddr> {
+        call!(self, incoming: Incoming; verbs => verbs.asked_at(incoming))
+    }
+
     fn routed_device(&self, outgoing: &Outgoing) -> io::Result<Device> {
         call!(self, outgoing: Outgoing; verbs => verbs.routed_device(outgoing) => Device)
     }

@@ -12,6 +12,8 @@ macro_rules! numbers {
 }
 
 numbers! {
+    IBV_TRANSPORT_IWARP = 1;
+
     IBV_QPT_RC = 2;
 
     IBV_ACCESS_LOCAL_WRITE = 1;

@@ -88,6 +88,13 @@ pub trait Verbs: Clone + Send + Sync + 'static {
     /// ENODEV: the way is not known yet, or the device has gone.
     fn routed_device(&self, outgoing: &Self::Outgoing) -> io::Result<Self::Device>;
 
+    /// The address of this side that the peer has asked at: one of this machine's, also for a listener on all
+    /// addresses.
+    ///
+    /// # Errors
+    /// EINVAL if the address is of a family other than IPv4 and IPv6.
+    fn asked_at(&self, incoming: &Self::Incoming) -> io::Result<SocketAddr>;
+
     /// Hands a request over to another channel, on which all events of the connection come from then on.
     ///
     /// # Errors
@@ -342,4 +349,7 @@ pub struct Limits {
     pub parts: u32,
     /// READs on one connection.
     pub reads: Reads,
+    /// True for iWARP. There the peer must have the right to write the memory that a READ fetches into, because the
+    /// response of a READ names its place as a WRITE does (RFC 5040); InfiniBand and RoCE do not ask for the right.
+    pub is_iwarp: bool,
 }

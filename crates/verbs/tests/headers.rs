@@ -29,6 +29,7 @@ fn layout() -> Vec<(String, String, usize)> {
             )*
         };
     }
+    structure!(Device "ibv_device": ops as "_ops", node_type, transport_type, name, dev_name, dev_path, ibdev_path);
     structure!(Context "ibv_context": device, ops, cmd_fd, async_fd, num_comp_vectors, mutex, abi_compat);
     structure!(ContextOps "ibv_context_ops": poll_cq, req_notify_cq, post_srq_recv, post_send, post_recv,
         after_post_recv as "_compat_create_ah");

@@ -47,7 +47,7 @@ pub(super) struct End {
 
 /// An event before its user takes it.
 pub(super) enum Note {
-    Asked { request: u64, peer: SocketAddr, private_data: Vec<u8>, reads: Reads },
+    Asked { request: u64, peer: SocketAddr, asked_at: SocketAddr, private_data: Vec<u8>, reads: Reads },
     Routed,
     Established { private_data: Vec<u8>, reads: Reads },
     Refused { reason: i32, private_data: Vec<u8> },
@@ -144,7 +144,7 @@ impl Manager {
         self.outgoing_ports = self.outgoing_ports.wrapping_add(1);
         let (request, peer) = (self.requests_ever, SocketAddr::new(HERE, self.outgoing_ports));
         self.requests.insert(request, Request { asker, reads, no_receive_tries: greeting.no_receive_tries });
-        self.tell(listener, Note::Asked { request, peer, private_data, reads: seen(reads) });
+        self.tell(listener, Note::Asked { request, peer, asked_at: to, private_data, reads: seen(reads) });
         Ok(())
     }
 

@@ -80,6 +80,7 @@ struct State {
     pairs: Vec<PairState>,
     /// Registrations from now on that fail.
     failing_registrations: u32,
+    is_iwarp: bool,
     manager: manager::Manager,
 }
 
@@ -202,6 +203,16 @@ impl Fabric {
     /// Makes the next registrations fail.
     pub fn fail_registrations(&self, count: u32) {
         self.state().failing_registrations = count;
+    }
+
+    /// Has the device say that it is an iWARP device.
+    pub fn be_iwarp(&self) {
+        self.state().is_iwarp = true;
+    }
+
+    /// Address and key of each range of memory that is registered, whoever has registered it.
+    pub fn registered(&self) -> Vec<(u64, u32)> {
+        self.state().regions.iter().map(|(key, region)| (region.address, *key)).collect()
     }
 
     /// A new completion queue.

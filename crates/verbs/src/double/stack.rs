@@ -18,6 +18,7 @@ const LIMITS: Limits = Limits {
     shared_places: 1 << 14,
     parts: 32,
     reads: Reads { serves: 16, issues: 16 },
+    is_iwarp: false,
 };
 
 fn invalid() -> io::Error {
@@ -51,6 +52,7 @@ pub struct Incoming {
     fabric: Fabric,
     request: u64,
     channel: usize,
+    asked_at: SocketAddr,
 }
 
 impl Drop for Incoming {
@@ -151,8 +153,8 @@ impl Verbs for Fabric {
             raise(&notes.signal);
         }
         Ok(taken.map(|(number, note)| match note {
-            Note::Asked { request, peer, private_data, reads } => {
-                let incoming = Incoming { fabric: self.clone(), request, channel: channel.index };
+            Note::Asked { request, peer, asked_at, private_data, reads } => {
+                let incoming = Incoming { fabric: self.clone(), request, channel: channel.index, asked_at };
                 Event::Asked { listener: number, incoming, peer: Some(peer), private_data, reads }
             }
             Note::Routed => Event::Routed { number },
@@ -187,6 +189,10 @@ impl Verbs for Fabric {
 
     fn asked_device(&self, _incoming: &Incoming) -> io::Result<Adapter> {
         Ok(Adapter(()))
+    }
+
+    fn asked_at(&self, incoming: &Incoming) -> io::Result<SocketAddr> {
+        Ok(incoming.asked_at)
     }
 
     fn routed_device(&self, _outgoing: &Outgoing) -> io::Result<Adapter> {
@@ -237,7 +243,7 @@ impl Verbs for Fabric {
     }
 
     fn limits(&self, _device: &Adapter) -> io::Result<Limits> {
-        Ok(LIMITS)
+        Ok(Limits { is_iwarp: self.state().is_iwarp, ..LIMITS })
     }
 
     fn domain(&self, _device: &Adapter) -> io::Result<Domain> {

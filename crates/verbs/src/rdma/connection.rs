@@ -370,6 +370,10 @@ impl Listener {
 pub struct Incoming(Identifier);
 
 impl Incoming {
+    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+        from_storage(&self.0.local()).ok_or_else(invalid)
+    }
+
     pub(super) fn device(&self) -> io::Result<Device> {
         self.0.device()
     }

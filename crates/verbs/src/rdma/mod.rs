@@ -97,6 +97,10 @@ impl Verbs for Rdma {
         incoming.device()
     }
 
+    fn asked_at(&self, incoming: &Incoming) -> io::Result<SocketAddr> {
+        incoming.address()
+    }
+
     fn routed_device(&self, outgoing: &Outgoing) -> io::Result<Device> {
         outgoing.device()
     }

@@ -11,7 +11,7 @@ use super::connection::Identifier;
 use super::{check, check_number, check_pointer};
 use crate::Library;
 use crate::abi::{CompChannel, Context, Cq, DeviceAttr, Mr, Pd, Srq, SrqAttr, SrqInitAttr};
-use crate::numbers::{IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE};
+use crate::numbers::{IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_TRANSPORT_IWARP};
 use crate::stack::{Limits, Reads};
 use crate::work::Access;
 
@@ -53,6 +53,10 @@ impl Device {
         let mut limits: DeviceAttr = unsafe { std::mem::zeroed() };
         // SAFETY: the context is open, and `limits` has the layout of the header.
         check_number(unsafe { (self.library().query_device)(self.context, &raw mut limits) })?;
+        // SAFETY: the context is open, and has the layout of the header.
+        let device = unsafe { (*self.context).device };
+        // SAFETY: an open context keeps its device, which has the layout of the header.
+        let transport = unsafe { (*device).transport_type };
         let count = |number: c_int| u32::try_from(number).unwrap_or(0);
         let few = |number: c_int| u8::try_from(number.max(0)).unwrap_or(u8::MAX);
         Ok(Limits {
@@ -61,6 +65,7 @@ impl Device {
             shared_places: if limits.max_srq > 0 { count(limits.max_srq_wr) } else { 0 },
             parts: count(limits.max_sge.min(limits.max_sge_rd.max(1))),
             reads: Reads { serves: few(limits.max_qp_rd_atom), issues: few(limits.max_qp_init_rd_atom) },
+            is_iwarp: u32::try_from(transport) == Ok(IBV_TRANSPORT_IWARP),
         })
     }
 }
