@@ -1,4 +1,4 @@
-//! `plimsoll serve`: an NVMe/TCP target with pacing, controlled as SPDK's.
+//! `plimsoll serve`: an NVMe target over TCP and RDMA with pacing, controlled as SPDK's.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,7 +13,7 @@ use measure::figures;
 use measure::units;
 use nvmf::control::http::Http;
 use nvmf::control::{self, Control, DEFAULT_PATH, Ending, Server, Settings, StateDirectory};
-use nvmf::target::{Limits, Options, SubsystemInfo};
+use nvmf::target::{Limits, Options, Portal, SubsystemInfo, TransportType};
 use serde_json::{Value, json};
 
 use crate::command_line::{Arguments, Subcommand};
@@ -24,7 +24,7 @@ use crate::{output, values};
 /// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
 
-/// NVMe/TCP's port.
+/// The port of NVMe over Fabrics, over TCP and over RDMA.
 const PORT: u16 = 4420;
 /// The subsystem of a target given in one line: the one of SPDK's examples, so that their scripts find it.
 const NQN: &str = "nqn.2016-06.io.spdk:cnode1";
@@ -43,9 +43,9 @@ fn command() -> Command {
     let one = |name: &'static str, value: &'static str| Arg::new(name).long(name).value_name(value);
     let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
     Command::new("serve")
-        .about("Serve devices over NVMe/TCP, with pacing")
+        .about("Serve devices over NVMe/TCP and NVMe/RDMA, with pacing")
         .long_about(
-            "Runs an NVMe/TCP target in user space for any NVMe/TCP initiator (Linux, SPDK, `plimsoll run \
+            "Runs an NVMe target in user space for any initiator of NVMe over TCP or RDMA (Linux, SPDK, `plimsoll run \
              --ioengine=nvme_tcp`). Options, a configuration file of SPDK, or calls to the control socket (`plimsoll \
              rpc`, SPDK's scripts) configure the target. docs/serve.md is the manual.",
         )
@@ -79,7 +79,12 @@ fn command() -> Command {
         .arg(many(
             "listen",
             "ADDRESS[:PORT]",
-            format!("Address to listen on; repeat the option for more [default: 127.0.0.1:{PORT}]"),
+            format!("Address to listen on over TCP; repeat the option for more [default: 127.0.0.1:{PORT}, without --rdma]"),
+        ))
+        .arg(many(
+            "rdma",
+            "ADDRESS[:PORT]",
+            format!("Address of an RDMA device to listen on over RDMA, port {PORT} unless given; with --listen, over both"),
         ))
         .arg(one("nqn", "NQN").conflicts_with("config").help(format!("Name of the subsystem [default: {NQN}]")))
         .arg(one("cntlid-range", "FIRST-LAST").conflicts_with("config").help(
@@ -370,7 +375,7 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
         namespaces.push(name);
     }
     if namespaces.is_empty() {
-        if let Some(useless) = ["listen", "nqn", "cntlid-range", "allow-host", "ns-manager"]
+        if let Some(useless) = ["listen", "rdma", "nqn", "cntlid-range", "allow-host", "ns-manager"]
             .into_iter()
             .find(|name| matches.contains_id(name))
         {
@@ -381,18 +386,31 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
         }
         return Ok(calls);
     }
-    calls.insert(0, ("nvmf_create_transport", json!({ "trtype": "TCP" })));
-    let mut listeners = texts("listen").map(address).collect::<anyhow::Result<Vec<_>>>()?;
+    let on = |option: &'static str, of: fn(SocketAddr) -> Portal| {
+        texts(option).map(|text| address(option, text).map(of)).collect::<anyhow::Result<Vec<Portal>>>()
+    };
+    let mut listeners = on("listen", Portal::from)?;
+    listeners.extend(on("rdma", Portal::rdma)?);
     if listeners.is_empty() {
-        listeners.push((Ipv4Addr::LOCALHOST, PORT).into());
+        listeners.push(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)).into());
+    }
+    for transport in [TransportType::Rdma, TransportType::Tcp] {
+        if listeners.iter().any(|portal| portal.transport == transport) {
+            calls.insert(0, ("nvmf_create_transport", json!({ "trtype": transport.name() })));
+        }
+    }
+    if matches.contains_id("tls-key") && matches.contains_id("rdma") {
+        bail!("--tls-key goes with --listen alone: RDMA has no TLS; --dhchap-key has hosts prove themselves over both");
     }
     let hosts: Vec<&str> = texts("allow-host").collect();
-    let outside = listeners.iter().find(|address| !address.ip().is_loopback());
+    let outside = listeners.iter().find(|portal| !portal.address.ip().is_loopback());
     let any = matches.get_flag("allow-any-host") || (outside.is_none() && hosts.is_empty());
     if let Some(outside) = outside.filter(|_| !any && hosts.is_empty()) {
         bail!(
-            "--listen {outside}: other machines can reach it, so say who may connect: --allow-host NQN (of a Linux host, \
-             /etc/nvme/hostnqn), or --allow-any-host"
+            "{} {}: other machines can reach it, so say who may connect: --allow-host NQN (of a Linux host, \
+             /etc/nvme/hostnqn), or --allow-any-host",
+            if outside.transport == TransportType::Rdma { "--rdma" } else { "--listen" },
+            outside.address
         );
     }
     let nqn = matches.get_one::<String>("nqn").map_or(NQN, String::as_str);
@@ -439,8 +457,9 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
         ("nvmf_subsystem_add_ns", json!({ "nqn": nqn, "namespace": namespace }))
     };
     calls.extend(namespaces.iter().zip(&shared).map(namespace));
-    calls.extend(listeners.iter().map(|address| {
-        let to = json!({ "trtype": "TCP", "traddr": address.ip().to_string(), "trsvcid": address.port().to_string() });
+    calls.extend(listeners.iter().map(|Portal { transport, address }| {
+        let (ip, port) = (address.ip().to_string(), address.port().to_string());
+        let to = json!({ "trtype": transport.name(), "traddr": ip, "trsvcid": port });
         let mut params = json!({ "nqn": nqn, "listen_address": to });
         if matches.contains_id("tls-key") {
             params["secure_channel"] = json!(true);
@@ -451,10 +470,10 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
 }
 
 /// `10.0.0.1`, `10.0.0.1:4420`, `[::1]:4420`.
-fn address(text: &str) -> anyhow::Result<SocketAddr> {
+fn address(option: &str, text: &str) -> anyhow::Result<SocketAddr> {
     let bare = || text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, PORT));
     text.parse().ok().or_else(bare).with_context(|| {
-        format!("--listen {text}: not an IP address (expected one as 127.0.0.1, 127.0.0.1:{PORT} or [::1]:{PORT})")
+        format!("--{option} {text}: not an IP address (expected one as 127.0.0.1, 127.0.0.1:{PORT} or [::1]:{PORT})")
     })
 }
 
@@ -504,7 +523,7 @@ fn ready(control: &Control, server: Option<&Server>, http: Option<&Http>) -> Str
     let devices = target.devices();
     let mut lines = vec![format!("plimsoll serve: ready, process {}", std::process::id())];
     for subsystem in target.subsystems() {
-        let on: Vec<String> = subsystem.listeners.iter().map(SocketAddr::to_string).collect();
+        let on: Vec<String> = subsystem.listeners.iter().map(Portal::to_string).collect();
         let on = if on.is_empty() { "no address yet".to_string() } else { on.join(", ") };
         lines.push(format!("{} on {on}, for {}", subsystem.spec.nqn, who(&subsystem)));
         for namespace in &subsystem.namespaces {
@@ -514,8 +533,10 @@ fn ready(control: &Control, server: Option<&Server>, http: Option<&Http>) -> Str
                 lines.push(format!("  {nsid:>3}  {name:<12} {size:>10}, blocks of {}, {kind}", device.block_bytes));
             }
         }
-        if let Some(listener) = subsystem.listeners.first() {
-            lines.extend(how_to_connect(&subsystem, *listener));
+        for transport in [TransportType::Tcp, TransportType::Rdma] {
+            if let Some(listener) = subsystem.listeners.iter().find(|portal| portal.transport == transport) {
+                lines.extend(how_to_connect(&subsystem, *listener));
+            }
         }
     }
     if let Some(server) = server {
@@ -537,16 +558,20 @@ fn who(subsystem: &SubsystemInfo) -> String {
     }
 }
 
-fn how_to_connect(subsystem: &SubsystemInfo, listener: SocketAddr) -> Vec<String> {
-    let ip = match listener.ip() {
+fn how_to_connect(subsystem: &SubsystemInfo, listener: Portal) -> Vec<String> {
+    let Portal { transport, address } = listener;
+    let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip.to_string(),
         _ => "ADDRESS".into(), // all of them: which one the host sees is not known here
     };
-    let (port, nqn) = (listener.port(), &subsystem.spec.nqn);
-    let family = if listener.is_ipv4() { "ipv4" } else { "ipv6" };
+    let (port, nqn) = (address.port(), &subsystem.spec.nqn);
+    let family = if address.is_ipv4() { "ipv4" } else { "ipv6" };
     let nsid = subsystem.namespaces.first().map_or(1, |namespace| namespace.nsid);
     let tls =
         if subsystem.secured.contains(&listener) { [" --tls", " --tls_key=FILE --hostnqn=NQN"] } else { ["", ""] };
+    if transport == TransportType::Rdma {
+        return vec![format!("Linux:   nvme connect -t rdma -a {ip} -s {port} -n {nqn}")];
+    }
     vec![
         format!("Linux:   nvme connect -t tcp -a {ip} -s {port} -n {nqn}{}", tls[0]),
         format!(

@@ -1,4 +1,4 @@
-//! NVMe over RDMA in a guest with Soft-RoCE: the host and the target of Debian 13's kernel.
+//! NVMe over RDMA in a guest with Soft-RoCE: the host of Debian 13's kernel, with its own target and with Plimsoll's.
 
 mod common;
 use common::guest::{has_rig, rdma_guest};
@@ -32,5 +32,102 @@ says "^plimsoll " $PLIMSOLL --version
 echo "all of it"
 "#;
     let said = rdma_guest(place.path(), &[], script, |order| panic!("{order}"));
+    assert!(said.contains("all of it"), "{said}");
+}
+
+/// The kernel's host finds Plimsoll's target by discovery, reads back what it wrote through several queues, in capsules
+/// and by RDMA, and makes a file system. It comes back after resets amid I/O, and after an end of the target. A device
+/// that goes takes its connections along, and the target serves on it again when it is back. A target that may not lock
+/// memory says so.
+#[test]
+#[ignore = "boots a guest: make test-guest"]
+fn plimsoll_serves_linux_over_soft_roce() {
+    if !has_rig() {
+        return;
+    }
+    let place = directory();
+    let script = r#"
+cd /tmp
+is_live() { grep -q live /sys/class/nvme/nvme0/state; }
+# Starts the target on the device of RDMA, through another program if there is one.
+serve() {
+  "$@" $PLIMSOLL serve --file /tmp/served --rdma 10.0.2.15 --listen 127.0.0.1 --allow-any-host --nqn $SUBSYSTEM \
+    --rpc-socket /tmp/rpc > /tmp/serve.log 2>&1 &
+  serve=$!
+  wait_for grep -q '^Linux: .*-t rdma' /tmp/serve.log
+}
+rpc() { try $PLIMSOLL rpc -s /tmp/rpc "$@"; }
+truncate -s 64M /tmp/served
+serve
+says "trtype: *rdma" nvme discover $AT
+grep -qE 'trtype: *tcp' /tmp/said || failed 'discovery names one transport'
+grep -qE 'rdma_cms: *rdma-cm' /tmp/said || failed 'discovery says nothing of RDMA'
+connect -i 1 -W 1 -P 1
+says '^rdma$' cat /sys/class/nvme/nvme0/transport
+says '^4$' cat /sys/class/nvme/nvme0/queue_count
+block=/dev/$(disk 1)
+verified --filename=$block --rw=randwrite --bsrange=4k-128k --iodepth=8 --size=4m
+verified --filename=$block --rw=randrw --bs=512 --iodepth=16 --size=256k
+# One command that is longer than the largest I/O of the target.
+verified --filename=$block --rw=write --bs=2m --size=8m
+try mkfs.ext4 -q $block
+try e2fsck -fn $block
+try nvme id-ctrl /dev/nvme0
+try blkdiscard -o 0 -l 1048576 $block
+echo "basics"
+# Resets, idle and amid I/O.
+for round in 1 2 3; do
+  fio --name=l --filename=$block --rw=randrw --bs=4k --iodepth=16 --ioengine=libaio --direct=1 --size=16m --time_based \
+    --runtime=3 > /tmp/load 2>&1 &
+  load=$!
+  sleep 1
+  echo 1 > /sys/class/nvme/nvme0/reset_controller
+  wait $load || { cat /tmp/load; failed "I/O over a reset, round $round"; }
+  wait_for is_live
+done
+verified --filename=$block --rw=randwrite --bs=4k --iodepth=4 --size=1m --do_verify=1
+echo "resets"
+# The target ends amid I/O and comes back.
+fio --name=l --filename=$block --rw=randread --bs=4k --iodepth=8 --ioengine=libaio --direct=1 --size=16m --time_based \
+  --runtime=25 > /tmp/load 2>&1 &
+load=$!
+sleep 2
+kill -9 $serve; wait $serve
+serve
+wait_for is_live
+wait $load || { cat /tmp/load; failed "I/O over an end of the target"; }
+verified --filename=$block --rw=randwrite --bs=4k --iodepth=4 --size=1m --do_verify=1
+echo "restart"
+# The device goes amid I/O. The target says so, and takes a new listener when the device is back.
+fio --name=l --filename=$block --rw=randread --bs=4k --iodepth=8 --ioengine=libaio --direct=1 --size=16m --time_based \
+  --runtime=10 > /tmp/load 2>&1 &
+load=$!
+sleep 2
+try rdma link delete rxe0
+wait_for grep -q 'has gone' /tmp/serve.log
+kill $load; wait $load
+kill -0 $serve || failed 'the target ends with its device'
+rdma_device
+at="listen_address.trtype=RDMA listen_address.traddr=10.0.2.15 listen_address.trsvcid=4420"
+rpc nvmf_subsystem_remove_listener nqn=$SUBSYSTEM $at
+rpc nvmf_subsystem_add_listener nqn=$SUBSYSTEM $at
+nvme disconnect -n $SUBSYSTEM > /dev/null 2>&1
+connect -i 2
+block=/dev/$(disk 1)
+verified --filename=$block --rw=randwrite --bsrange=4k-64k --iodepth=8 --size=2m
+rpc nvmf_get_stats
+grep -q '"trtype": "RDMA"' /tmp/said || { cat /tmp/said; failed 'no counters of RDMA'; }
+disconnect
+kill -INT $serve; wait $serve || { cat /tmp/serve.log; failed 'the target ends with an error'; }
+echo "device"
+# Too little locked memory: the host is refused, and the target says why.
+serve setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock sh -c 'ulimit -l 64; exec "$@"' sh
+nvme connect $AT -n $SUBSYSTEM > /tmp/said 2>&1 && failed 'a host comes in without memory for it'
+wait_for grep -q 'ulimit -l' /tmp/serve.log
+kill -INT $serve; wait $serve || { cat /tmp/serve.log; failed 'the target ends with an error'; }
+dmesg | grep -E 'BUG|WARNING|Oops' && failed 'the kernel complains'
+echo "all of it"
+"#;
+    let said = rdma_guest(place.path(), &["blkdiscard", "setpriv"], script, |order| panic!("{order}"));
     assert!(said.contains("all of it"), "{said}");
 }

@@ -119,7 +119,7 @@ fn errors_say_what_is_wrong_under_spdks_codes() {
         (&["nvmf_set_config", "conn_sched=hostip"], "conn_sched must be \"roundrobin\""),
         (&["nvmf_set_config", "poll_groups_mask=0x3"], "start `plimsoll serve` with --cores 0,1"),
         (&["nvmf_set_config", "poll_groups_mask=x"], "is not a mask of processors"),
-        (&["nvmf_get_transports", "trtype=RDMA"], "there is TCP (code -19)"),
+        (&["nvmf_get_transports", "trtype=RDMA"], "there is none: call nvmf_create_transport (code -19)"),
         (
             &["nvmf_subsystem_add_listener", &nqn(), "listen_address.traddr=::1", "sock_impl=ssl"],
             "sock_impl takes one of posix, uring, not \"ssl\"",
@@ -139,7 +139,7 @@ fn errors_say_what_is_wrong_under_spdks_codes() {
         (&["bdev_null_delete", "name=M"], "No such device: M; there are N (code -19)"),
         (&["bdev_aio_create", "name=x", "filename=/nowhere/x"], "/nowhere/x"),
         (&["bdev_split_create", "base_bdev=N", "split_count=200"], "1 to 100 parts"),
-        (&["nvmf_create_transport", "trtype=RDMA"], "Invalid transport type 'RDMA': this target speaks TCP"),
+        (&["nvmf_create_transport", "trtype=FC"], "Invalid transport type 'FC': this target speaks TCP and RDMA"),
         (&["nvmf_get_subsystems", "nqn=nqn.2016-06.io.spdk:none"], "No such subsystem"),
         (&["nvmf_subsystem_add_ns", "nqn=nqn.2016-06.io.spdk:none", "namespace.bdev_name=N"], "(code -19)"),
         (&["framework_get_config", "name=vhost"], "there are keyring, bdev and nvmf"),

@@ -184,7 +184,7 @@ fn what_cannot_be_loaded_is_told_where_and_nothing_is_left() {
             edited("\"num_blocks\": 25600", "\"blocks\": 25600"),
             "there is no parameter blocks; there are name, num_blocks",
         ),
-        (edited("\"trtype\": \"TCP\"", "\"trtype\": \"RDMA\""), "Invalid transport type 'RDMA'"),
+        (edited("\"trtype\": \"TCP\"", "\"trtype\": \"FC\""), "Invalid transport type 'FC'"),
         (edited("\"md_size\": 0", "\"md_size\": 16"), "md_size must be 0"),
         (edited("127.0.0.1", "target.example"), "traddr \"target.example\" is not an IP address"),
         (edited("\"ana_reporting\": false", "\"ana_reporting\": 1"), "ana_reporting takes true or false, not 1"),

@@ -40,7 +40,7 @@ fn served_with(transport: Value, subsystem: Value) -> (Control, std::net::Socket
     }
     let address = json!({ "traddr": "127.0.0.1", "trsvcid": "0" });
     call(&control, "nvmf_subsystem_add_listener", json!({ "nqn": NQN, "listen_address": address }));
-    let address = control.target().subsystems()[0].listeners[0];
+    let address = control.target().subsystems()[0].listeners[0].address;
     (control, address)
 }
 
@@ -296,7 +296,7 @@ fn a_host_that_is_restricted_connects_once_to_each_listener() {
     let other = json!({ "traddr": "127.0.0.1", "trsvcid": "0" });
     call(&control, "nvmf_subsystem_add_listener", json!({ "nqn": NQN, "listen_address": other }));
     let listeners = control.target().subsystems()[0].listeners.clone();
-    let other = *listeners.iter().find(|listener| **listener != address).expect("two");
+    let other = listeners.iter().map(|portal| portal.address).find(|other| *other != address).expect("two");
     let first = Host::admin(address);
     let second = Host::admin(address);
     drop((first, second));

@@ -213,7 +213,8 @@ fn no_value_of_any_parameter_ends_the_target() {
     let listener = json!({ "nqn": NQN, "listen_address": { "traddr": "127.0.0.1", "trsvcid": "0" } });
     made(&control, "nvmf_subsystem_add_listener", listener);
     let subsystems = control.target().subsystems();
-    let address = *subsystems.iter().find(|it| it.spec.nqn == NQN).expect("it is there").listeners.last().expect("one");
+    let subsystem = subsystems.iter().find(|it| it.spec.nqn == NQN).expect("it is there");
+    let address = subsystem.listeners.last().expect("one").address;
     let (_admin, mut queue) = Host::pair(address);
     for nsid in [1, 2] {
         assert_eq!(queue.write(nsid, 0, &[7; 4096]), Status::SUCCESS);
@@ -229,7 +230,7 @@ fn a_latency_of_centuries_holds_back_one_command_and_no_other() {
     make_all(&control);
     let listener = json!({ "nqn": NQN, "listen_address": { "traddr": "127.0.0.1", "trsvcid": "0" } });
     made(&control, "nvmf_subsystem_add_listener", listener);
-    let address = control.target().subsystems()[0].listeners[0];
+    let address = control.target().subsystems()[0].listeners[0].address;
     let latency = |us: u64| {
         let update = json!({ "delay_bdev_name": "Slow", "latency_type": "avg_read", "latency_us": us });
         made(&control, "bdev_delay_update_latency", update);
@@ -273,7 +274,7 @@ fn no_value_of_any_parameter_of_the_transport_ends_the_target() {
         make_all(&control);
         let listener = json!({ "nqn": NQN, "listen_address": { "traddr": "127.0.0.1", "trsvcid": "0" } });
         made(&control, "nvmf_subsystem_add_listener", listener);
-        let address = control.target().subsystems()[0].listeners[0];
+        let address = control.target().subsystems()[0].listeners[0].address;
         let mut host = Host::admin(address);
         let mut queue = Host::open(address, false, false);
         let connected = queue.connect(1, 2, host.cntlid, NQN, raw::HOST);

@@ -427,7 +427,7 @@ fn a_call_that_waits_for_a_device_holds_up_no_other_call() {
         control.call(method, Some(&params)).unwrap();
     }
     let target = control.target();
-    let address = target.subsystems()[0].listeners[0];
+    let address = target.subsystems()[0].listeners[0].address;
     let (_admin, mut queue) = Host::pair(address);
     queue.send_data_only(Host::write_command(1, 0, 512), &[9; 512]);
     raw::until(|| target.stats().devices.iter().any(|it| it.in_device > 0));
@@ -439,7 +439,7 @@ fn a_call_that_waits_for_a_device_holds_up_no_other_call() {
     let at = json!({ "trtype": "TCP", "traddr": "127.0.0.1", "trsvcid": address.port().to_string() });
     const SET: &str = "nvmf_subsystem_listener_set_ana_state";
     call(SET, json!({ "nqn": NQN, "listen_address": at, "ana_state": "inaccessible" }));
-    raw::until(|| target.subsystems()[0].ana_states[&address][0] == Inaccessible);
+    raw::until(|| target.subsystems()[0].ana_states[&address.into()][0] == Inaccessible);
     const CLEAR: &str = "bdev_error_inject_error";
     call(CLEAR, json!({ "name": "EE_M", "io_type": "clear", "error_type": "failure" }));
     let next = || answers.recv_timeout(Duration::from_secs(300)).unwrap().0;
@@ -507,9 +507,9 @@ fn what_cannot_be_is_refused_in_one_line() {
     paths.set(0, None, Inaccessible);
     target.remove_listener(NQN, at).unwrap().wait();
     let states = || target.subsystems()[0].ana_states.clone();
-    assert!(!states().contains_key(&at));
-    target.listen(NQN, at, None, NonOptimized).unwrap();
-    assert_eq!(states()[&at], [NonOptimized; GROUPS as usize]);
+    assert!(!states().contains_key(&at.into()));
+    target.listen(NQN, at.into(), None, NonOptimized).unwrap();
+    assert_eq!(states()[&at.into()], [NonOptimized; GROUPS as usize]);
 }
 
 /// States change at random while hosts of both paths read and write: each command ends as the state of its path and

@@ -408,8 +408,10 @@ fn the_discovery_service_may_stand_alone_and_name_others() {
     let target = &served.target;
     let address = target.add_listener(DISCOVERY_NQN, "127.0.0.1:0".parse().unwrap()).unwrap();
     assert_eq!(target.discovery_listeners().len(), 2);
-    let other =
-        nvmf::target::Referral { address: "192.0.2.1:8009".parse().unwrap(), nqn: DISCOVERY_NQN.parse().unwrap() };
+    let other = nvmf::target::Referral {
+        address: "192.0.2.1:8009".parse::<std::net::SocketAddr>().unwrap().into(),
+        nqn: DISCOVERY_NQN.parse().unwrap(),
+    };
     target.add_referral(other.clone()).unwrap();
     assert!(target.add_referral(other.clone()).is_err());
     let mut discovery = Host::admin_of(address, DISCOVERY_NQN, HOST, false);
@@ -439,7 +441,7 @@ fn the_discovery_service_may_stand_alone_and_name_others() {
     let done = host.connect(0, 32, 0xffff, NQN, HOST);
     assert!(done.status.is(Status::CONNECT_INVALID_PARAMETERS), "no subsystem is there: {}", done.status);
     target.remove_listener(DISCOVERY_NQN, address).unwrap().wait();
-    assert_eq!(target.discovery_listeners(), [served.address]);
+    assert_eq!(target.discovery_listeners(), [served.address.into()]);
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Served {
         ] {
             control.call(method, Some(&params)).unwrap();
         }
-        let address = target.subsystems()[0].listeners[0];
+        let address = target.subsystems()[0].listeners[0].address;
         Served { control, target, address }
     }
 

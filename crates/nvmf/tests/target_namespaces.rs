@@ -63,7 +63,7 @@ impl Served {
         call("nvmf_subsystem_add_ns_manager", json!({ "nqn": NQN, "host": HOST }));
         let listen = json!({ "trtype": "TCP", "traddr": "127.0.0.1", "trsvcid": "0" });
         call("nvmf_subsystem_add_listener", json!({ "nqn": NQN, "listen_address": listen }));
-        let address = control.target().subsystems()[0].listeners[0];
+        let address = control.target().subsystems()[0].listeners[0].address;
         Served { control, address }
     }
 
@@ -474,7 +474,7 @@ fn a_saved_configuration_has_rights_and_attachments() {
     };
     let control = Control::start(settings, Box::new(|_| {})).unwrap();
     control.load(&saved).unwrap();
-    let address = control.target().subsystems()[0].listeners[0];
+    let address = control.target().subsystems()[0].listeners[0].address;
     let again = Served { control, address };
     let (mut mine, mut other) = (again.host(HOST), again.host(OTHER));
     assert_eq!((mine.active(), other.active()), (vec![1, 2], vec![2]));

@@ -64,7 +64,7 @@ fn the_number_of_queues_changes_for_hosts_that_come_later() {
     call("nvmf_create_subsystem", json!({ "nqn": NQN, "allow_any_host": true })).expect("a subsystem");
     let listen = json!({ "nqn": NQN, "listen_address": { "traddr": "127.0.0.1", "trsvcid": "0" } });
     call("nvmf_subsystem_add_listener", listen).expect("a listener");
-    let address = control.target().subsystems()[0].listeners[0];
+    let address = control.target().subsystems()[0].listeners[0].address;
     let granted = |admin: &mut Host| {
         let ask = Command {
             cdw10: feature::NUMBER_OF_QUEUES.into(),
@@ -129,7 +129,7 @@ fn a_transport_comes_to_the_target_that_runs() {
     assert!(target.stats().uptime_ns > since_ns && target.options().limits.queue_depth == 32);
     let address = json!({ "traddr": "127.0.0.1", "trsvcid": "0" });
     call("nvmf_subsystem_add_listener", json!({ "nqn": NQN, "listen_address": address }));
-    let address = target.subsystems()[0].listeners[0];
+    let address = target.subsystems()[0].listeners[0].address;
     let admin = Host::admin(address);
     let mut queue = Host::open(address, false, false);
     assert!(queue.connect(1, 32, admin.cntlid, NQN, raw::HOST).status.is_ok());

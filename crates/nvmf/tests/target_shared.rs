@@ -54,14 +54,14 @@ impl Served {
         ] {
             control.call(method, Some(&params)).unwrap();
         }
-        let address = control.target().subsystems()[0].listeners[0];
+        let address = control.target().subsystems()[0].listeners[0].address;
         Served { control, address }
     }
 
     /// The state of the path, and the state that was set.
     fn states(&self) -> (AnaState, AnaState) {
         let subsystem = self.control.target().subsystems().remove(0);
-        (subsystem.ana_states[&self.address][0], subsystem.ana_wanted[&self.address][0])
+        (subsystem.ana_states[&self.address.into()][0], subsystem.ana_wanted[&self.address.into()][0])
     }
 
     fn opens(&self) {

@@ -20,7 +20,7 @@ mod uring;
 use std::rc::Rc;
 use std::sync::Arc;
 
-pub use buffer::{BufferPool, charged_bytes};
+pub use buffer::{BufferPool, Watcher, charged_bytes};
 pub use error::{Error, ErrorKind};
 pub use shared::Shared;
 pub use spec::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn, Latency};

@@ -123,7 +123,7 @@ layout! {
 layout! {
     /// A subsystem, and an address where it is reached.
     pub struct DiscoveryEntry: 1024 {
-        /// Transport: [`DiscoveryEntry::TCP`].
+        /// Transport: [`DiscoveryEntry::TCP`] or [`DiscoveryEntry::RDMA`].
         trtype: u8 = 0,
         /// Address family: 1 IPv4, 2 IPv6.
         adrfam: u8 = 1,
@@ -139,18 +139,21 @@ layout! {
         asqsz: u16 = 8,
         /// Flags.
         eflags: u16 = 10,
-        /// Service: the TCP port as decimal digits.
+        /// Service: the port as decimal digits.
         trsvcid: Text<32> = 32,
         /// NQN of the subsystem, as [`Nqn::field`] has it.
         subnqn: [u8; 256] = 256,
         /// The address of the subsystem, as text.
         traddr: Text<256> = 512,
-        /// Security over TCP: 0 none, 2 TLS 1.3.
-        sectype: u8 = 768,
+        /// The transport's own part of the address: over TCP byte 0 is the security (SECTYPE), 0 none or
+        /// [`DiscoveryEntry::TLS_1_3`]; over RDMA it is a [`RdmaAddress`](super::rdma::RdmaAddress).
+        tsas: [u8; 256] = 768,
     }
 }
 
 impl DiscoveryEntry {
+    /// TRTYPE of NVMe over RDMA.
+    pub const RDMA: u8 = 1;
     /// TRTYPE of NVMe/TCP.
     pub const TCP: u8 = 3;
     /// SECTYPE: TLS 1.3.

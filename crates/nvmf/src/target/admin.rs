@@ -70,7 +70,7 @@ pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Comman
     }
     let cid = command.cid;
     let answer = match command.opcode {
-        IDENTIFY => identify::page(core, &controller, command).and_then(|page| to_host(conn, command, page)),
+        IDENTIFY => identify::page(conn, core, &controller, command).and_then(|page| to_host(conn, command, page)),
         GET_LOG_PAGE => log_page(conn, core, &controller, command),
         GET_FEATURES => get_features(conn, core, &controller, command),
         SET_FEATURES if feature::identifier(command.cdw10) == feature::RESERVATION_PERSISTENCE => {

@@ -3,7 +3,6 @@
 //! reservations.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +11,7 @@ use super::ana::AnaStates;
 use super::controller::{Controller, LAST_ID, Service};
 use super::gate::Gate;
 use super::limited::Limit;
+use super::portal::Portal;
 use super::reservations::Reservations;
 use super::{DeviceInfo, Error, ErrorKind, Options};
 use crate::device::{self, Device, DeviceSpec};
@@ -273,7 +273,7 @@ pub(super) struct Paths {
     /// The uid of the subsystem.
     pub subsystem: u64,
     /// The listener; `None` for all.
-    pub listener: Option<SocketAddr>,
+    pub listener: Option<Portal>,
 }
 
 impl Paths {
@@ -298,9 +298,9 @@ pub(super) struct Subsystem {
     pub nqn: Nqn,
     pub spec: SubsystemSpec,
     pub namespaces: BTreeMap<u32, Namespace>,
-    pub listeners: Vec<SocketAddr>,
+    pub listeners: Vec<Portal>,
     /// The ANA states of each listener; empty without ANA reporting.
-    pub ana: BTreeMap<SocketAddr, Arc<AnaStates>>,
+    pub ana: BTreeMap<Portal, Arc<AnaStates>>,
     pub hosts: Vec<Nqn>,
     /// The hosts that may manage namespaces.
     pub managers: Vec<Nqn>,
@@ -358,7 +358,7 @@ impl Subsystem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Referral {
     /// The address of the other target.
-    pub address: SocketAddr,
+    pub address: Portal,
     /// The NQN of the subsystem there; that of discovery names the discovery service there.
     pub nqn: Nqn,
 }
@@ -382,9 +382,9 @@ pub(super) struct Configuration {
     pub devices: Vec<Arc<DeviceEntry>>,
     pub subsystems: Vec<Subsystem>,
     /// The addresses on which the discovery service is reachable beside the addresses of subsystems.
-    pub discovery_listeners: Vec<SocketAddr>,
+    pub discovery_listeners: Vec<Portal>,
     /// The addresses, of all listeners, that speak TLS.
-    pub secured: BTreeMap<SocketAddr, SecureChannel>,
+    pub secured: BTreeMap<Portal, SecureChannel>,
     pub referrals: Vec<Referral>,
     /// The generation counter of the discovery log page: it counts the changes that the page shows.
     pub generation: u64,
@@ -399,7 +399,7 @@ fn no_namespace(nqn: &str, nsid: u32) -> Error {
     Error::new(ErrorKind::NotFound, format!("subsystem {nqn} has no namespace {nsid}"))
 }
 
-fn not_listening(nqn: &str, address: SocketAddr) -> Error {
+fn not_listening(nqn: &str, address: Portal) -> Error {
     Error::new(ErrorKind::NotFound, format!("subsystem {nqn} does not listen on {address}"))
 }
 
@@ -791,7 +791,7 @@ impl Configuration {
     pub fn set_ana_state(
         &mut self,
         nqn: &str,
-        listener: SocketAddr,
+        listener: Portal,
         group: Option<u32>,
         state: AnaState,
     ) -> Result<ChangedPaths, Error> {
@@ -954,7 +954,7 @@ impl Configuration {
     }
 
     /// The listeners of a subsystem, or of the discovery service.
-    pub fn listeners_mut(&mut self, nqn: &str) -> Result<&mut Vec<SocketAddr>, Error> {
+    pub fn listeners_mut(&mut self, nqn: &str) -> Result<&mut Vec<Portal>, Error> {
         match nqn {
             DISCOVERY_NQN => Ok(&mut self.discovery_listeners),
             nqn => Ok(&mut self.subsystem_mut(nqn)?.listeners),
@@ -964,7 +964,7 @@ impl Configuration {
     pub fn add_listener(
         &mut self,
         nqn: &str,
-        address: SocketAddr,
+        address: Portal,
         secured: Option<SecureChannel>,
         ana_state: AnaState,
     ) -> Result<(), Error> {
@@ -998,7 +998,7 @@ impl Configuration {
     }
 
     /// Removes a listener. Returns true if any subsystem still listens on the address, and the ops to wait for.
-    pub fn remove_listener(&mut self, nqn: &str, address: SocketAddr) -> Result<(bool, Option<Leaving>), Error> {
+    pub fn remove_listener(&mut self, nqn: &str, address: Portal) -> Result<(bool, Option<Leaving>), Error> {
         let listeners = self.listeners_mut(nqn)?;
         let before = listeners.len();
         listeners.retain(|other| *other != address);
@@ -1018,7 +1018,7 @@ impl Configuration {
     }
 
     /// True if hosts reach the service on that listener.
-    pub fn reaches(&self, service: Service, listener: SocketAddr) -> bool {
+    pub fn reaches(&self, service: Service, listener: Portal) -> bool {
         match service {
             Service::Discovery => self.listens(listener),
             Service::Subsystem(uid) => {
@@ -1027,13 +1027,13 @@ impl Configuration {
         }
     }
 
-    pub fn listens(&self, address: SocketAddr) -> bool {
+    pub fn listens(&self, address: Portal) -> bool {
         self.all_listeners().any(|listener| listener == address)
     }
 
     /// The addresses on which any subsystem, and with it the discovery service, is reachable; an address comes as often
     /// as it is used.
-    pub fn all_listeners(&self) -> impl Iterator<Item = SocketAddr> {
+    pub fn all_listeners(&self) -> impl Iterator<Item = Portal> {
         let of_subsystems = self.subsystems.iter().flat_map(|subsystem| &subsystem.listeners);
         of_subsystems.chain(&self.discovery_listeners).copied()
     }

@@ -19,13 +19,14 @@ use super::controller::Controller;
 use super::core::{Core, LocalNamespace, LocalSubsystem};
 use super::fused::Pending;
 use super::mailbox::Token;
+use super::portal::Portal;
 use super::reservations::Need;
-use super::transport::{NO_SLOT, Tcp, Transport};
+use super::transport::{Link, NO_SLOT, Transport};
 use super::{io as io_command, queued};
 use crate::pdu::Fault;
 use crate::spec::ana::AnaState;
 use crate::spec::{Completion, Status};
-pub(super) use commands::Breach;
+pub(super) use commands::{Breach, COMMANDS_BEFORE_CONNECT};
 
 /// Bytes of data that admin and Fabrics commands may bring in their capsules, on any queue.
 pub(super) const ADMIN_CAPSULE_BYTES: u32 = 8192;
@@ -57,8 +58,10 @@ pub(super) enum Ended {
     Gone,
     /// The ends do not agree on a key of TLS, for that reason.
     Unsecured(String),
-    /// The peer has broken the protocol.
+    /// The peer has broken the protocol, and the transport says how.
     Fault(Fault),
+    /// The peer has broken the protocol on a transport without words for it.
+    Breach(Breach),
 }
 
 impl From<Fault> for Ended {
@@ -76,10 +79,10 @@ impl From<io::Error> for Ended {
 
 pub(super) struct Connection {
     pub token: Token,
-    pub transport: Tcp,
+    pub transport: Link,
     pub peer: Option<SocketAddr>,
     /// The listener that it came in on.
-    pub listener: SocketAddr,
+    pub listener: Portal,
     pub phase: Phase,
     /// The command for which the connection cannot go on: the pacer has no slot for the command, or its data have no
     /// room.
@@ -133,13 +136,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// A connection at its beginning, which came in on `listener`.
-    pub fn new(
-        token: Token,
-        transport: Tcp,
-        peer: Option<SocketAddr>,
-        listener: SocketAddr,
-        core: &Core,
-    ) -> Connection {
+    pub fn new(token: Token, transport: Link, peer: Option<SocketAddr>, listener: Portal, core: &Core) -> Connection {
         let options = &core.configuration.options;
         Connection {
             token,

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::auth::Proof;
 use super::errors::ErrorLog;
 use super::mailbox::Token;
+use super::portal::Portal;
 use super::reservations::Notices;
 use super::{ControllerInfo, Limits, QueueInfo};
 use crate::spec::property::{Configuration, ControllerStatus};
@@ -39,7 +40,7 @@ pub(super) struct Controller {
     pub host_id: [u8; 16],
     pub peer: Option<SocketAddr>,
     /// The listener of the admin queue.
-    pub listener: SocketAddr,
+    pub listener: Portal,
     /// The I/O queues that the target grants at most: the limit at the time when the host connected, so that a later
     /// limit counts from its next reset on, and never between a grant and its queues.
     pub most_queues: u16,
@@ -62,7 +63,7 @@ pub(super) struct Controller {
 pub(super) struct IoQueue {
     pub token: Token,
     pub peer: Option<SocketAddr>,
-    pub listener: SocketAddr,
+    pub listener: Portal,
 }
 
 pub(super) struct State {
@@ -251,7 +252,7 @@ pub(super) struct NewController {
     pub host_nqn: Nqn,
     pub host_id: [u8; 16],
     pub peer: Option<SocketAddr>,
-    pub listener: SocketAddr,
+    pub listener: Portal,
     pub most_queues: u16,
     pub keep_alive_ms: u32,
     pub admin: Token,
@@ -394,7 +395,7 @@ mod tests {
             host_nqn: Nqn::of_host([1; 16]),
             host_id: [1; 16],
             peer: None,
-            listener: SocketAddr::from(([127, 0, 0, 1], 4420)),
+            listener: SocketAddr::from(([127, 0, 0, 1], 4420)).into(),
             most_queues: 64,
             keep_alive_ms: 0,
             admin: Token { reactor: 0, index: 0, generation: 0 },

@@ -25,6 +25,7 @@ use super::pages::Pages;
 use super::queued::Queued;
 use super::reservations::{Eviction, Reservations};
 use super::stats::{DeviceStats, HostStats};
+use super::transport::{Adapter, EndedWork};
 use super::work::Work;
 use super::{Error, ErrorKind, Options, Shared, pacing, stragglers};
 use crate::device::{BufferPool, Channel, Device, Done, ECANCELED, Io, Local};
@@ -147,6 +148,10 @@ pub(super) struct Core {
     pub zeros: Option<std::fs::File>,
     /// Slots of commands whose responses have gone out.
     pub ended: Vec<u16>,
+    /// Devices of RDMA that have failed: their connections end.
+    pub failed_adapters: Vec<Rc<Adapter>>,
+    /// Work of RDMA that has ended: memory that is used again and again.
+    pub ended_work: Vec<EndedWork>,
     pub hosts: Vec<HostStats>,
     pub rows: Rows,
     pub in_flight_peak: u64,
@@ -199,6 +204,8 @@ impl Core {
             free: Vec::new(),
             zeros: super::transport::zeros_file(),
             ended: Vec::new(),
+            ended_work: Vec::new(),
+            failed_adapters: Vec::new(),
             hosts: Vec::new(),
             rows: Rows::new(shared.board.as_ref(), reactor, reactors),
             in_flight_peak: 0,
@@ -229,7 +236,7 @@ impl Core {
         }
         let share = pacing::share(options)?;
         self.pacer = share.pacer()?;
-        self.pool = BufferPool::new(share.pool_bytes);
+        self.pool = self.pool.replaced(share.pool_bytes);
         self.share = share;
         Ok(())
     }

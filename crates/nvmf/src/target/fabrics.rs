@@ -14,7 +14,7 @@ use super::transport::Transport;
 use crate::auth::{Identity, Kind};
 use crate::spec::fabrics::{self, Authentication, Connect, ConnectData, DYNAMIC_CONTROLLER, PropertyAccess};
 use crate::spec::property::{self, Capabilities, Configuration};
-use crate::spec::{Command, Status};
+use crate::spec::{Command, Data, Status};
 
 /// The time that hosts allow for CSTS.RDY to follow CC.EN. This target sets RDY at once.
 const READY_TIMEOUT_MS: u32 = 15_000;
@@ -374,10 +374,12 @@ fn authentication_receive(conn: &mut Connection, core: &mut Core, command: &Comm
     let asked = Authentication::of(command);
     let is_ours = asked.secp == Authentication::NVME && asked.spsp0 == 1 && asked.spsp1 == 1;
     let capacity = asked.length as usize;
+    let room = conn.transport.place_of_data(&command.sgl);
     let Some(exchange) = &mut conn.exchange else {
         return conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0);
     };
-    if !is_ours || capacity == 0 || capacity > 64 << 10 || command.sgl.length as usize != capacity {
+    let fits = room.is_ok_and(|room| room == Data::Transport { length: asked.length });
+    if !is_ours || capacity == 0 || capacity > 64 << 10 || !fits {
         return conn.respond(core, command.cid, Status::INVALID_FIELD.do_not_retry(), 0);
     }
     let message = exchange.send(capacity);

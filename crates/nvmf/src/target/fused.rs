@@ -194,7 +194,7 @@ pub(super) fn granted(conn: &mut Connection, core: &mut Core, first: u16) {
     for half in asked {
         let slot = &mut conn.slots[half];
         (slot.stage, slot.progress_ns) = (Stage::Data, core.now_ns);
-        conn.transport.ask_for_data(slot.cid, half, slot.data_len);
+        conn.transport.ask_for_data(slot.cid, half, slot.data_len, &mut slot.buffer, true);
     }
     afloat::begin(conn, core, first);
     conn.mark_dirty(core);

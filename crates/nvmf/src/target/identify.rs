@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use super::admin::{ABORTS_LESS_ONE, EVENT_REQUESTS_LESS_ONE};
 use super::configuration::{Namespace, Subsystem};
+use super::connection::Connection;
 use super::controller::{Controller, Service};
 use super::core::Core;
+use super::transport::Transport;
 use super::{ana, copy, errors, fused, io_command, logs, management};
 use crate::identity::Machine;
 use crate::spec::reservation::rescap;
@@ -18,13 +20,18 @@ use crate::spec::{
 ///
 /// # Errors
 /// Invalid Field for structures that do not exist, Invalid Namespace for namespaces that do not.
-pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command) -> Result<Vec<u8>, Status> {
+pub(super) fn page(
+    conn: &Connection,
+    core: &Core,
+    controller: &Arc<Controller>,
+    command: &Command,
+) -> Result<Vec<u8>, Status> {
     let asked = Identify::of(command);
     let invalid = Status::INVALID_FIELD.do_not_retry();
     let subsystem = match controller.service {
         Service::Discovery => {
             return if asked.cns == cns::CONTROLLER {
-                Ok(discovery_controller(core, controller))
+                Ok(discovery_controller(conn, core, controller))
             } else {
                 Err(invalid)
             };
@@ -33,7 +40,7 @@ pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command)
     };
     let subsystem = subsystem.ok_or(Status::INTERNAL_ERROR)?;
     match asked.cns {
-        cns::CONTROLLER => Ok(io_controller(core, controller, subsystem)),
+        cns::CONTROLLER => Ok(io_controller(conn, core, controller, subsystem)),
         // Every namespace is of the NVM command set.
         cns::ACTIVE_NAMESPACES_CSI if asked.csi != 0 => Err(invalid),
         cns::ACTIVE_NAMESPACES | cns::ACTIVE_NAMESPACES_CSI => {
@@ -201,7 +208,7 @@ fn largest_transfer(core: &Core) -> u8 {
 }
 
 /// The fields that discovery and I/O controllers have in common.
-fn common(core: &Core, controller: &Controller, subsystem_nqn: &Nqn) -> IdentifyController {
+fn common(conn: &Connection, core: &Core, controller: &Controller, subsystem_nqn: &Nqn) -> IdentifyController {
     let options = &core.configuration.options;
     IdentifyController {
         fr: Text::new(&options.firmware),
@@ -215,7 +222,7 @@ fn common(core: &Core, controller: &Controller, subsystem_nqn: &Nqn) -> Identify
         lpa: 0b100,
         kas: options.keep_alive_units,
         maxcmd: options.limits.queue_depth,
-        sgls: 1 | 1 << 20 | 1 << 21,
+        sgls: conn.transport.sgl_support(),
         subnqn: subsystem_nqn.field(),
         ioccsz: 4,
         iorcsz: 1,
@@ -224,7 +231,7 @@ fn common(core: &Core, controller: &Controller, subsystem_nqn: &Nqn) -> Identify
     }
 }
 
-fn discovery_controller(core: &Core, controller: &Controller) -> Vec<u8> {
+fn discovery_controller(conn: &Connection, core: &Core, controller: &Controller) -> Vec<u8> {
     let nqn: Result<Nqn, _> = DISCOVERY_NQN.parse();
     let Ok(nqn) = nqn else { return vec![0; 4096] };
     IdentifyController {
@@ -232,13 +239,13 @@ fn discovery_controller(core: &Core, controller: &Controller) -> Vec<u8> {
         mn: Text::new("Plimsoll discovery"),
         cntrltype: 2,
         oaes: feature::EVENT_DISCOVERY,
-        ..common(core, controller, &nqn)
+        ..common(conn, core, controller, &nqn)
     }
     .write()
     .to_vec()
 }
 
-fn io_controller(core: &Core, controller: &Controller, subsystem: &Subsystem) -> Vec<u8> {
+fn io_controller(conn: &Connection, core: &Core, controller: &Controller, subsystem: &Subsystem) -> Vec<u8> {
     let options = &core.configuration.options;
     let seen = subsystem.seen_by(controller.host_nqn.as_str());
     let may_manage = subsystem.is_managed_by(&controller.host_nqn);
@@ -273,7 +280,7 @@ fn io_controller(core: &Core, controller: &Controller, subsystem: &Subsystem) ->
         ioccsz: (64 + options.in_capsule_bytes) / 16,
         ofcs: 1,
         psd0_mp: 2500,
-        ..common(core, controller, &subsystem.nqn)
+        ..common(conn, core, controller, &subsystem.nqn)
     }
     .write()
     .to_vec()

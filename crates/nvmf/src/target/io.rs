@@ -330,7 +330,7 @@ fn granted(conn: &mut Connection, core: &mut Core, index: u16) {
         if is_from_host {
             slot.stage = Stage::Data;
             slot.progress_ns = core.now_ns;
-            conn.transport.ask_for_data(slot.cid, index, slot.data_len);
+            conn.transport.ask_for_data(slot.cid, index, slot.data_len, &mut slot.buffer, true);
             afloat::begin(conn, core, index);
             return conn.mark_dirty(core);
         }
@@ -759,6 +759,15 @@ pub(super) fn drop_all(conn: &mut Connection, core: &mut Core, but_what_is_being
         match stage {
             Stage::Held => forget_held(conn, core, index),
             Stage::Sending if but_what_is_being_sent => {}
+            Stage::Sending | Stage::Data
+                if conn.slots[index].admitted && conn.transport.keeps(index, conn.slots[index].op) =>
+            {
+                // The transport owns the op now.
+                conn.slots[index].admitted = false;
+                let charged = u64::from(conn.slots[index].charged);
+                core.host(conn.tenant).in_flight_bytes -= charged;
+                release(conn, core, index);
+            }
             Stage::Device => {
                 // The flight owns the op now.
                 conn.slots[index].admitted = false;

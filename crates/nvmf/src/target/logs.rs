@@ -1,17 +1,18 @@
 //! Log pages: the content of each page that controllers have.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::configuration::SecureChannel;
 use super::connection::Connection;
 use super::controller::{Controller, Service};
 use super::core::Core;
+use super::portal::{Portal, TransportType};
 use super::transport::Transport;
 use super::{io_command, management};
 use crate::spec::ana::GROUPS_ONLY;
 use crate::spec::log::{self, DiscoveryEntry, DiscoveryHeader, Effects, Firmware, Smart};
 use crate::spec::opcode::{admin, io};
+use crate::spec::rdma::RdmaAddress;
 use crate::spec::reservation::ReservationNotification;
 use crate::spec::{DISCOVERY_NQN, GetLogPage, NAMESPACE_LIST_BYTES, Nqn, Status, Text, namespace_list, oncs};
 
@@ -144,17 +145,39 @@ fn effects(hidden_commands: u16, may_manage: bool) -> Effects {
     effects
 }
 
+/// The transport's own part of an address (TSAS).
+fn transport_specific(transport: TransportType, is_secured: bool) -> [u8; 256] {
+    let mut tsas = [0; 256];
+    match transport {
+        TransportType::Tcp => tsas[0] = if is_secured { DiscoveryEntry::TLS_1_3 } else { 0 },
+        TransportType::Rdma => {
+            let address = RdmaAddress {
+                qptype: RdmaAddress::RELIABLE_CONNECTED,
+                prtype: RdmaAddress::UNSPECIFIED,
+                cms: RdmaAddress::RDMA_CM,
+                pkey: 0,
+            };
+            tsas = address.write();
+        }
+    }
+    tsas
+}
+
 /// The subsystems that the host may connect to, each at every address; and this service itself.
 fn discovery(core: &Core, conn: &Connection, controller: &Controller) -> Vec<u8> {
-    let entry = |nqn: &Nqn, address: SocketAddr, subtype: u8| {
+    let entry = |nqn: &Nqn, portal: Portal, subtype: u8| {
+        let Portal { transport, address } = portal;
         // A listener on "any address" is reported with the address that the host came to.
         let ip = match (address.ip().is_unspecified(), conn.transport.local_ip()) {
             (true, Some(local)) => local,
             _ => address.ip(),
         };
-        let secured = core.configuration.secured.get(&address);
+        let secured = core.configuration.secured.get(&portal);
         DiscoveryEntry {
-            trtype: DiscoveryEntry::TCP,
+            trtype: match transport {
+                TransportType::Rdma => DiscoveryEntry::RDMA,
+                TransportType::Tcp => DiscoveryEntry::TCP,
+            },
             adrfam: DiscoveryEntry::address_family(ip),
             subtype,
             // Flow control can be disabled. "Required", or nothing, on secure channels, as nvmet: nvme-cli 2.3 takes
@@ -165,7 +188,7 @@ fn discovery(core: &Core, conn: &Connection, controller: &Controller) -> Vec<u8>
                     Some(SecureChannel::Required) => 1,
                     Some(SecureChannel::Concatenated) => 2,
                 },
-            sectype: if secured.is_some() { DiscoveryEntry::TLS_1_3 } else { 0 },
+            tsas: transport_specific(transport, secured.is_some()),
             portid: address.port(),
             cntlid: 0xffff,
             asqsz: 32,

@@ -11,9 +11,10 @@ use super::auth::Examination;
 use super::configuration::{Configuration, Leaving};
 use super::gate::Fence;
 use super::management::Managed;
+use super::portal::Portal;
 use super::reservations::{Answered, Eviction};
 use super::stats::{ReactorReport, StatsChange};
-use super::transport::Moving;
+use super::transport::{Asked, Moving};
 
 /// Names a connection of a reactor, also after it has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,10 +30,14 @@ pub(super) enum Message {
     Configure(Arc<Configuration>, mpsc::Sender<Result<(), Error>>),
     /// Accept here from now on.
     Listen(SocketAddr, TcpListener, mpsc::Sender<()>),
+    /// Accept over RDMA here from now on; answer with the address.
+    ListenRdma(SocketAddr, mpsc::Sender<std::io::Result<SocketAddr>>),
     /// Accept no more connections on that address.
-    Unlisten(SocketAddr, mpsc::Sender<()>),
+    Unlisten(Portal, mpsc::Sender<()>),
     /// Serve this connection, which came in on that address.
     Serve(TcpStream, SocketAddr),
+    /// Serve this host, which asks for a connection over RDMA.
+    ServeRdma(Box<Asked>),
     /// Move this connection to that reactor, if its commands end soon.
     Leave(Token, u32),
     /// Serve this connection, which another reactor has served until now.

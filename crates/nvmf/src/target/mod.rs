@@ -37,6 +37,7 @@ mod management;
 mod options;
 mod pacing;
 mod pages;
+mod portal;
 mod queued;
 mod reactor;
 mod reservations;
@@ -51,7 +52,7 @@ mod work;
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -62,9 +63,10 @@ pub use configuration::{CommandLimits, Detached, NamespaceSpec, Referral, Secure
 pub use latencies::{GRANULARITY, Latencies};
 pub use management::{AttachmentRequest, NamespaceManager};
 pub use options::{Limits, Options};
+pub use portal::{Portal, TransportType};
 pub use stats::{
-    ControllerInfo, DeviceInfo, DeviceStats, HostStats, PacerDevice, PacerStats, QueueInfo, ReactorStats, Stats,
-    StatsChange, SubsystemInfo,
+    ControllerInfo, DeviceInfo, DeviceStats, HostStats, PacerDevice, PacerStats, QueueInfo, RdmaStats, ReactorStats,
+    Stats, StatsChange, SubsystemInfo,
 };
 
 use crate::device::{Device, DeviceSpec, Fault, Latency};
@@ -79,6 +81,7 @@ use reactor::Reactor;
 use reservations::Registrar;
 use security::Security;
 use stragglers::Stragglers;
+use verbs::Either;
 use vital::Vital;
 use work::Published;
 
@@ -128,6 +131,8 @@ struct Shared {
     controllers: Mutex<Controllers>,
     authenticator: RwLock<Option<Arc<dyn Authenticator>>>,
     security: Security,
+    /// The stack of RDMA: opened with the first listener on RDMA.
+    verbs: OnceLock<Either>,
     examiner: Examiner,
     registrar: Registrar,
     management: Management,
@@ -161,6 +166,19 @@ impl Shared {
 
     fn configuration(&self) -> MutexGuard<'_, Arc<Configuration>> {
         self.configuration.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The stack of RDMA, which is opened if it is not yet.
+    ///
+    /// # Errors
+    /// The library that is missing.
+    fn verbs(&self) -> Result<Either, Error> {
+        if let Some(verbs) = self.verbs.get() {
+            return Ok(verbs.clone());
+        }
+        let rdma = verbs::Rdma::open()
+            .map_err(|error| Error::invalid(format!("cannot serve over RDMA: {error}; TCP needs no such library")))?;
+        Ok(self.verbs.get_or_init(|| Either::Rdma(rdma)).clone())
     }
 
     fn authenticator(&self) -> Option<Arc<dyn Authenticator>> {
@@ -316,6 +334,9 @@ fn check(options: &mut Options) -> Result<(), Error> {
         let bytes = options.in_capsule_bytes;
         return fail(format!("{bytes} bytes of in-capsule data: give a multiple of 16 up to 65536"));
     }
+    if !(16..=65_536).contains(&options.receives) {
+        return fail(format!("{} receives for RDMA: give 16 to 65536", options.receives));
+    }
     let limits = &options.limits;
     check_queues(limits.queues)?;
     if !(2..=4096).contains(&limits.admin_queue_depth) {
@@ -326,6 +347,15 @@ fn check(options: &mut Options) -> Result<(), Error> {
     }
     options.max_io_bytes = pacing::largest_io(options)?;
     Ok(())
+}
+
+/// A socket that listens, and its address.
+fn bind(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
+    let socket = TcpListener::bind(address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    let address = socket.local_addr()?;
+    Ok((socket, address))
 }
 
 impl Target {
@@ -350,6 +380,7 @@ impl Target {
             controllers: Mutex::default(),
             authenticator: RwLock::default(),
             security: Security::default(),
+            verbs: OnceLock::new(),
             examiner: Examiner::default(),
             registrar: Registrar::default(),
             management: Management::default(),
@@ -769,11 +800,11 @@ impl Target {
     pub fn set_ana_state(
         &self,
         nqn: &str,
-        listener: SocketAddr,
+        listener: impl Into<Portal>,
         group: Option<u32>,
         state: AnaState,
     ) -> Result<Departure, Error> {
-        let changed = self.change(|configuration| configuration.set_ana_state(nqn, listener, group, state))?;
+        let changed = self.change(|configuration| configuration.set_ana_state(nqn, listener.into(), group, state))?;
         Ok(self.paths_changed(changed))
     }
 
@@ -825,13 +856,35 @@ impl Target {
         Ok(self.paths_changed(changed))
     }
 
+    /// Succeeds if the target can serve over RDMA: the library is there. The listener tells if the device is.
+    ///
+    /// # Errors
+    /// The library that is missing.
+    pub fn check_rdma(&self) -> Result<(), Error> {
+        self.shared.verbs().map(drop)
+    }
+
+    /// Has the target use a stack of RDMA other than this machine's, such as the one in memory for tests. It has no
+    /// effect once the target listens on RDMA.
+    pub fn use_verbs(&self, verbs: Either) {
+        let _ = self.shared.verbs.set(verbs);
+    }
+
     /// Makes the subsystem (and discovery) reachable on `address`. Returns the address, with a port that the system
     /// chose if the given one was 0.
     ///
     /// # Errors
     /// `NotFound`; `Exists` if the subsystem has the listener; `System` when the address cannot be bound.
     pub fn add_listener(&self, nqn: &str, address: SocketAddr) -> Result<SocketAddr, Error> {
-        self.listen(nqn, address, None, AnaState::Optimized)
+        self.listen(nqn, address.into(), None, AnaState::Optimized)
+    }
+
+    /// As [`Target::add_listener`], over RDMA: the address is one of an RDMA device.
+    ///
+    /// # Errors
+    /// Those of [`Target::add_listener`]; `Invalid` without rdma-core.
+    pub fn add_rdma_listener(&self, nqn: &str, address: SocketAddr) -> Result<SocketAddr, Error> {
+        self.listen(nqn, Portal::rdma(address), None, AnaState::Optimized)
     }
 
     /// As [`Target::add_listener`], for hosts that prove a key of [`Target::set_tls_keys`] and speak TLS 1.3. All
@@ -845,7 +898,7 @@ impl Target {
         address: SocketAddr,
         demand: SecureChannel,
     ) -> Result<SocketAddr, Error> {
-        self.listen(nqn, address, Some(demand), AnaState::Optimized)
+        self.listen(nqn, address.into(), Some(demand), AnaState::Optimized)
     }
 
     /// As [`Target::add_listener`] without `secured`, and as [`Target::add_secure_listener`] with it. All ANA groups
@@ -856,35 +909,50 @@ impl Target {
     pub fn listen(
         &self,
         nqn: &str,
-        address: SocketAddr,
+        portal: Portal,
         secured: Option<SecureChannel>,
         ana_state: AnaState,
     ) -> Result<SocketAddr, Error> {
+        if secured.is_some() && portal.transport == TransportType::Rdma {
+            return Err(Error::invalid("TLS is TCP's: over RDMA hosts prove themselves by DH-HMAC-CHAP (dhchap_key)"));
+        }
         if secured.is_some() {
             self.shared.security.prepare()?;
         }
         let mut configuration = Configuration::clone(&self.shared.configuration());
         configuration.listeners_mut(nqn)?;
-        let is_new = !configuration.listens(address);
+        let is_new = !configuration.listens(portal);
         if !is_new {
-            self.change(|configuration| configuration.add_listener(nqn, address, secured, ana_state))?;
-            return Ok(address);
+            self.change(|configuration| configuration.add_listener(nqn, portal, secured, ana_state))?;
+            return Ok(portal.address);
         }
-        let listen = || -> std::io::Result<(TcpListener, SocketAddr)> {
-            let socket = TcpListener::bind(address)?;
-            rustix::net::listen(&socket, BACKLOG)?;
-            socket.set_nonblocking(true)?;
-            let address = socket.local_addr()?;
-            Ok((socket, address))
-        };
-        let (socket, address) = listen().map_err(|e| Error::system(format!("cannot listen on {address}"), e))?;
-        self.change(|configuration| configuration.add_listener(nqn, address, secured, ana_state))?;
-        let socket = Mutex::new(Some(socket));
-        self.shared.ask(0, |done| match socket.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(socket) => Message::Listen(address, socket, done),
-            None => Message::Unlisten(address, done),
-        });
-        Ok(address)
+        match portal.transport {
+            TransportType::Tcp => {
+                let (socket, address) =
+                    bind(portal.address).map_err(|e| Error::system(format!("cannot listen on {portal}"), e))?;
+                let portal = Portal::from(address);
+                self.change(|configuration| configuration.add_listener(nqn, portal, secured, ana_state))?;
+                let socket = Mutex::new(Some(socket));
+                self.shared.ask(0, |done| match socket.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                    Some(socket) => Message::Listen(address, socket, done),
+                    None => Message::Unlisten(portal, done),
+                });
+                Ok(address)
+            }
+            TransportType::Rdma => {
+                self.shared.verbs()?;
+                let (sender, answer) = mpsc::channel();
+                self.shared.send(0, Message::ListenRdma(portal.address, sender));
+                let bound = answer.recv().map_err(|_| Error::invalid("the target has ended"))?;
+                let address = bound.map_err(|e| transport::cannot_listen(portal, e))?;
+                let portal = Portal::rdma(address);
+                let added = self.change(|configuration| configuration.add_listener(nqn, portal, secured, ana_state));
+                if added.is_err() {
+                    self.shared.ask(0, |done| Message::Unlisten(portal, done));
+                }
+                added.map(|()| address)
+            }
+        }
     }
 
     /// Makes the subsystem unreachable on `address`; connections that came in on it end. The port is closed with its
@@ -892,18 +960,19 @@ impl Target {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn remove_listener(&self, nqn: &str, address: SocketAddr) -> Result<Departure, Error> {
-        let (is_used, leaving) = self.change(|configuration| configuration.remove_listener(nqn, address))?;
+    pub fn remove_listener(&self, nqn: &str, address: impl Into<Portal>) -> Result<Departure, Error> {
+        let portal = address.into();
+        let (is_used, leaving) = self.change(|configuration| configuration.remove_listener(nqn, portal))?;
         if !is_used {
-            self.shared.ask(0, |done| Message::Unlisten(address, done));
+            self.shared.ask(0, |done| Message::Unlisten(portal, done));
         }
         Ok(leaving.map_or_else(Departure::default, |leaving| self.departure(leaving)))
     }
 
     /// The addresses on which the discovery service is reachable, in order: its own addresses, and the addresses of all
     /// subsystems.
-    pub fn discovery_listeners(&self) -> Vec<SocketAddr> {
-        let mut listeners: Vec<SocketAddr> = self.shared.configuration().all_listeners().collect();
+    pub fn discovery_listeners(&self) -> Vec<Portal> {
+        let mut listeners: Vec<Portal> = self.shared.configuration().all_listeners().collect();
         listeners.sort();
         listeners.dedup();
         listeners

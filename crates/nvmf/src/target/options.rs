@@ -21,6 +21,9 @@ pub struct Options {
     pub max_io_bytes: u32,
     /// Bytes of data that an I/O command may carry in its capsule; 0 to 64 KiB, a multiple of 16.
     pub in_capsule_bytes: u32,
+    /// Receives for capsules of hosts over RDMA, which all connections of a reactor to one device share; 16 to 65536,
+    /// and at most what the device has.
+    pub receives: u32,
     /// Reads that succeed have no completion beside their data, for hosts that have disabled SQ flow control (the
     /// SUCCESS flag of C2HData).
     pub c2h_success: bool,
@@ -134,6 +137,7 @@ impl Default for Options {
             pacing: pace::Config::auto(None),
             max_io_bytes: 1 << 20,
             in_capsule_bytes: 4096,
+            receives: 1024,
             c2h_success: true,
             hidden_commands: 0,
             hides_fused: false,

@@ -8,6 +8,7 @@
 //! anything but I/O take a small part of the processor, and no I/O waits for longer than a slice.
 
 mod moving;
+mod rdma;
 
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
@@ -27,7 +28,7 @@ use super::core::Core;
 use super::mailbox::{Message, Token};
 use super::reservations::{self, Eviction};
 use super::stats::{PacerDevice, PacerStats, ReactorReport, ReactorStats};
-use super::transport::{Tcp, Transport};
+use super::transport::{Devices, Link, Tcp, Transport};
 use super::{Error, Shared, admin, afloat, fabrics, fused, io, limited, queued, stragglers};
 use crate::spec::Status;
 use moving::Moves;
@@ -51,6 +52,8 @@ const WAKE: u64 = u64::MAX;
 const RING: u64 = u64::MAX - 1;
 /// The number of the epoll instance of all connections other than I/O queues, in the reactor's main epoll instance.
 const OTHERS: u64 = u64::MAX - 2;
+/// The number of everything of RDMA: the channel of the connection manager, and completion queues.
+const RDMA: u64 = u64::MAX - 3;
 /// Listeners have this bit and their number.
 const LISTENER: u64 = 1 << 63;
 
@@ -96,6 +99,8 @@ pub(super) struct Reactor {
     /// True while a command waits for memory that data on the network hold.
     lacks_memory: bool,
     moves: Moves,
+    /// RDMA; `None` until the target listens on it, or a host comes in on it.
+    rdma: Option<Devices>,
 }
 
 impl Reactor {
@@ -147,6 +152,7 @@ impl Reactor {
             lookout,
             stops: false,
             moves: Moves::default(),
+            rdma: None,
         })
     }
 
@@ -158,6 +164,7 @@ impl Reactor {
             for event in events.drain(..) {
                 self.event(event);
             }
+            self.serve_rdma();
             self.read_on();
             self.go_round();
             self.go_on_leaving();
@@ -172,6 +179,7 @@ impl Reactor {
         for index in self.all() {
             self.close(index);
         }
+        self.end_rdma();
     }
 
     fn all(&self) -> Vec<usize> {
@@ -185,7 +193,8 @@ impl Reactor {
         let of_devices_ns = self.core.wake_ns().unwrap_or(u64::MAX);
         let wake_ns = of_devices_ns.min(self.next_tick_ns).min(look_ns).min(rest_ns).min(stay_ns);
         let began_ns = self.core.now_ns;
-        let step = if self.has_more || !self.core.unread.is_empty() {
+        let mut has_more = self.has_more || !self.core.unread.is_empty() || self.poll_rdma();
+        let step = if has_more {
             self.lookout.found(self.core.now_ns);
             Step::Look
         } else {
@@ -196,7 +205,12 @@ impl Reactor {
             self.core.tick();
             self.lookout.has_yielded(self.core.now_ns);
         }
-        let timeout_ns = if step == Step::Sleep { wake_ns.saturating_sub(self.core.now_ns) } else { 0 };
+        if step == Step::Sleep && self.arm_rdma() {
+            has_more = true;
+            self.lookout.found(self.core.now_ns);
+        }
+        let sleeps = step == Step::Sleep && !has_more;
+        let timeout_ns = if sleeps { wake_ns.saturating_sub(self.core.now_ns) } else { 0 };
         let before_ns = self.core.now_ns;
         let timeout =
             Timespec { tv_sec: (timeout_ns / 1_000_000_000) as i64, tv_nsec: (timeout_ns % 1_000_000_000) as i64 };
@@ -209,7 +223,7 @@ impl Reactor {
         if timeout_ns > 0 {
             self.asleep_ns += self.core.now_ns - before_ns;
         }
-        if timeout_ns > 0 || events.is_empty() && !self.has_more {
+        if timeout_ns > 0 || events.is_empty() && !has_more {
             self.moves.idle_ns += self.core.now_ns - began_ns;
         }
         if self.rest_ns > 0 && self.core.now_ns >= self.rest_ns {
@@ -259,6 +273,7 @@ impl Reactor {
                 }
             }
             OTHERS => self.serve_others(),
+            RDMA => self.rdma_events(),
             data => self.serve(data as u32 as usize, (data >> 32) as u32, event.flags),
         }
     }
@@ -282,7 +297,7 @@ impl Reactor {
     /// Reads from connections whose bytes wait in the process.
     fn read_on(&mut self) {
         for index in std::mem::take(&mut self.core.unread) {
-            if let Some(connection) = self.connections.get_mut(index as usize).filter(|it| it.transport.has_more()) {
+            if let Some(connection) = self.connections.get_mut(index as usize).filter(|it| it.has_unread()) {
                 let received = connection.receive(&mut self.core, &mut self.scratch);
                 self.judge(index as usize, received);
             }
@@ -304,7 +319,15 @@ impl Reactor {
             Err(Ended::Gone) => self.close(index),
             Err(Ended::Unsecured(why)) => {
                 if let Some(connection) = self.connections.get(index) {
-                    self.core.shared.warn_of_tls(connection.peer, connection.listener, &why);
+                    self.core.shared.warn_of_tls(connection.peer, connection.listener.address, &why);
+                }
+                self.close(index);
+            }
+            Err(Ended::Breach(breach)) => {
+                self.core.protocol_errors += 1;
+                if let Some(connection) = self.connections.get(index) {
+                    let from = connection.peer.map(|peer| format!(" at {}", peer.ip())).unwrap_or_default();
+                    self.core.shared.warn(format!("the queue of a host{from} ends: {breach}"));
                 }
                 self.close(index);
             }
@@ -325,7 +348,8 @@ impl Reactor {
     /// Tells the kernel which events of a connection matter now.
     fn watch(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let watched = (!connection.is_stalled(), connection.transport.wants_write, connection.is_io_queue());
+        let Link::Tcp(tcp) = &connection.transport else { return };
+        let watched = (!connection.is_stalled(), tcp.wants_write, connection.is_io_queue());
         let before = std::mem::replace(&mut connection.watched, watched);
         if watched == before {
             return;
@@ -336,7 +360,7 @@ impl Reactor {
         let mut flags = epoll::EventFlags::empty();
         flags.set(epoll::EventFlags::IN, watched.0);
         flags.set(epoll::EventFlags::OUT, watched.1);
-        let (data, stream) = (data_of(connection.token), connection.transport.descriptor());
+        let (data, stream) = (data_of(connection.token), connection.transport.tcp().descriptor());
         let place = |is_io_queue: bool| if is_io_queue { &self.epoll } else { &self.others };
         if watched.2 == before.2 {
             let _ = epoll::modify(place(watched.2), stream, data, flags);
@@ -581,6 +605,7 @@ impl Reactor {
     }
 
     fn take(&mut self, stream: TcpStream, listener: SocketAddr) {
+        let listener = listener.into();
         if self.core.guests >= self.most_guests {
             self.evict_guests();
         }
@@ -588,11 +613,12 @@ impl Reactor {
         let connection = match self.core.draining {
             true => None,
             false => Tcp::accept(stream, listener, &self.core)
-                .map(|(transport, peer)| Connection::new(token, transport, peer, listener, &self.core))
+                .map(|(tcp, peer)| Connection::new(token, Link::Tcp(tcp), peer, listener, &self.core))
                 .ok(),
         };
         let watched = connection.filter(|connection| {
-            epoll::add(&self.others, connection.transport.descriptor(), data_of(token), epoll::EventFlags::IN).is_ok()
+            let stream = connection.transport.tcp().descriptor();
+            epoll::add(&self.others, stream, data_of(token), epoll::EventFlags::IN).is_ok()
         });
         match watched {
             Some(mut connection) => {
@@ -606,6 +632,11 @@ impl Reactor {
 
     /// Ends a connection at once.
     fn close(&mut self, index: usize) {
+        self.close_on(index, true);
+    }
+
+    /// Ends a connection at once. `is_there` is false if its device has gone.
+    fn close_on(&mut self, index: usize, is_there: bool) {
         if !self.connections.contains(index) {
             return;
         }
@@ -615,6 +646,9 @@ impl Reactor {
         queued::forget(&mut connection, &mut self.core);
         self.core.guests -= u32::from(connection.counts_as_guest);
         self.core.shared.connection_closed(self.core.reactor, connection.counts_as_admin);
+        if let (Link::Rdma(rdma), Some(devices)) = (connection.transport, &mut self.rdma) {
+            devices.retire(&mut self.core, rdma, index as u32, !is_there);
+        }
     }
 
     /// Takes the queue out of its controller. If the queue is the admin queue, the controller goes, and all its queues.
@@ -660,8 +694,15 @@ impl Reactor {
                 self.listeners.insert(data, Listener { address, socket, is_paused: false });
                 let _ = done.send(());
             }
-            Message::Unlisten(address, done) => {
-                self.listeners.retain(|_, listener| listener.address != address);
+            Message::ListenRdma(address, done) => {
+                let _ = done.send(self.listen_rdma(address));
+            }
+            Message::ServeRdma(asked) => self.take_asked(*asked),
+            Message::Unlisten(portal, done) => {
+                self.listeners.retain(|_, listener| portal != listener.address.into());
+                if let Some(devices) = &mut self.rdma {
+                    devices.unlisten(portal);
+                }
                 let _ = done.send(());
             }
             Message::Serve(stream, listener) => self.take(stream, listener),
@@ -755,6 +796,9 @@ impl Reactor {
             Message::Drain(done) => {
                 self.core.draining = true;
                 self.listeners.clear();
+                if let Some(devices) = &mut self.rdma {
+                    devices.unlisten_all();
+                }
                 self.drained = Some(done);
                 self.next_tick_ns = self.core.now_ns;
             }
@@ -779,6 +823,9 @@ impl Reactor {
             if !self.connections.is_empty() {
                 let busy = "hosts are connected: the transport is set up before they connect";
                 return Err(Error::new(super::ErrorKind::Busy, busy));
+            }
+            if let Some(devices) = &mut self.rdma {
+                devices.end_retiring(&mut self.core);
             }
             self.core.set_options(&configuration.options)?;
         }
@@ -844,6 +891,9 @@ impl Reactor {
                 queued::count(connection, &mut self.core);
             }
         }
+        if let Some(devices) = &mut self.rdma {
+            devices.drop_unused(&mut self.core, &self.epoll);
+        }
         if is_quiet {
             self.core.pool.trim();
         }
@@ -853,7 +903,8 @@ impl Reactor {
                 let _ = epoll::add(&self.others, &listener.socket, data, epoll::EventFlags::IN);
             }
         }
-        if self.core.draining && self.connections.is_empty() && self.core.flights.is_empty() && self.core.flushed() {
+        let is_over = self.connections.is_empty() && self.core.flights.is_empty() && self.has_retired();
+        if self.core.draining && is_over && self.core.flushed() {
             self.drained.take().into_iter().for_each(|done| {
                 let _ = done.send(());
             });
@@ -911,6 +962,7 @@ impl Reactor {
                 buffer_bytes_peak: core.pool.peak_bytes(),
                 protocol_errors: core.protocol_errors,
                 pacer,
+                rdma: self.rdma.as_ref().map(Devices::stats).unwrap_or_default(),
             },
             devices: core
                 .channels

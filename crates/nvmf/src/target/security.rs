@@ -1,12 +1,13 @@
 //! Listeners that demand TLS (NVMe/TCP Transport Specification 1.1, section 3.6.1).
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tls::{Acceptor, Find, Pending};
 
 use super::configuration::{Configuration, SecureChannel};
+use super::portal::Portal;
 use super::{Error, ErrorKind};
 use crate::Wire;
 
@@ -43,7 +44,7 @@ impl Security {
     ///
     /// # Errors
     /// The target has no keys.
-    pub fn wire(&self, tcp: TcpStream, listener: SocketAddr, configuration: &Configuration) -> io::Result<Wire> {
+    pub fn wire(&self, tcp: TcpStream, listener: Portal, configuration: &Configuration) -> io::Result<Wire> {
         let Some(demand) = configuration.secured.get(&listener) else { return Ok(Wire::Plain(tcp)) };
         let find = self.find.read().unwrap_or_else(PoisonError::into_inner).clone();
         let (Some(acceptor), Some(find)) = (self.acceptor.get(), find) else {

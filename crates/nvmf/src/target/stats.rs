@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use super::auth::Proof;
 use super::latencies::Latencies;
+use super::portal::Portal;
 use crate::spec::ana::AnaState;
 
 /// All counters at one moment (each reactor's own are consistent, reactors are read one after another).
@@ -55,6 +56,23 @@ pub struct ReactorStats {
     pub protocol_errors: u64,
     /// The counters of the reactor's pacer.
     pub pacer: PacerStats,
+    /// The counters of RDMA.
+    pub rdma: RdmaStats,
+}
+
+/// One reactor's part of RDMA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RdmaStats {
+    /// Devices in use now.
+    pub devices: u32,
+    /// Connections now.
+    pub connections: u32,
+    /// Looks for completions.
+    pub polls: u64,
+    /// Completions found: one for each capsule, READ and response.
+    pub completions: u64,
+    /// Work given to the cards: SEND, READ, WRITE.
+    pub posts: u64,
 }
 
 /// One reactor's pacer: the `io_pacer` object.
@@ -294,14 +312,14 @@ pub struct SubsystemInfo {
     /// The subsystem's namespaces, in the order of their numbers.
     pub namespaces: Vec<super::NamespaceSpec>,
     /// The addresses on which the subsystem is reachable.
-    pub listeners: Vec<SocketAddr>,
+    pub listeners: Vec<Portal>,
     /// The ANA states of the groups 1, 2, ... on each of `listeners`; empty without ANA reporting.
-    pub ana_states: BTreeMap<SocketAddr, Vec<AnaState>>,
+    pub ana_states: BTreeMap<Portal, Vec<AnaState>>,
     /// The states that were set: others than those of `ana_states` for groups with namespaces on shared devices that
     /// another process has.
-    pub ana_wanted: BTreeMap<SocketAddr, Vec<AnaState>>,
+    pub ana_wanted: BTreeMap<Portal, Vec<AnaState>>,
     /// The addresses, of those in `listeners`, that demand TLS.
-    pub secured: Vec<SocketAddr>,
+    pub secured: Vec<Portal>,
     /// The NQNs of the hosts in the subsystem's list.
     pub hosts: Vec<String>,
     /// The NQNs of the hosts that may manage namespaces.
@@ -335,7 +353,7 @@ pub struct QueueInfo {
     /// The address of the host's side; `None` if it was gone before the target asked.
     pub peer: Option<SocketAddr>,
     /// The address that the connection came in on.
-    pub listener: SocketAddr,
+    pub listener: Portal,
     /// The means by which the host has proven itself on the queue; `None` if it need not.
     pub proof: Option<Proof>,
 }

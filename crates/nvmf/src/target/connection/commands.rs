@@ -1,5 +1,7 @@
 //! The commands that a transport has received: I/O commands go to `io.rs`, the others to what carries them out.
 
+use std::fmt;
+
 use super::{ADMIN_CAPSULE_BYTES, Connection, Phase};
 use crate::spec::{Command, Data, Status, reservation};
 use crate::target::auth::ExchangeState;
@@ -10,7 +12,7 @@ use crate::target::transport::{Sink, Transport};
 use crate::target::{admin, fabrics, io as io_command, reservations};
 
 /// Commands outstanding on a connection that is not a queue yet. It needs one: Connect.
-const COMMANDS_BEFORE_CONNECT: u32 = 8;
+pub(in crate::target) const COMMANDS_BEFORE_CONNECT: u32 = 8;
 /// Admin and Fabrics commands of one connection whose data are asked for at the same time.
 const ADMIN_TRANSFERS: usize = 4;
 
@@ -21,6 +23,30 @@ pub(in crate::target) enum Breach {
     TooManyCommands { outstanding: u32 },
     /// The capsule of an admin or Fabrics command has more data than any may have.
     TooMuchData { bytes: u32 },
+    /// A capsule has no whole command.
+    CapsuleTooShort { bytes: u32 },
+    /// A capsule is longer than the target takes.
+    CapsuleTooLong,
+    /// A command has the identifier of another one that is in progress, so that nobody can tell their data apart.
+    IdentifierInUse { cid: u16 },
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Breach::TooManyCommands { outstanding } => {
+                write!(f, "it has {outstanding} commands outstanding, more than the queue has entries")
+            }
+            Breach::TooMuchData { bytes } => {
+                write!(f, "an admin command has {bytes} bytes in its capsule (8192 at most)")
+            }
+            Breach::CapsuleTooShort { bytes } => {
+                write!(f, "a capsule of {bytes} bytes has no whole command (64 bytes)")
+            }
+            Breach::CapsuleTooLong => write!(f, "a capsule is longer than Identify Controller allows (IOCCSZ)"),
+            Breach::IdentifierInUse { cid } => write!(f, "two commands in progress have the identifier {cid}"),
+        }
+    }
 }
 
 impl Connection {
@@ -76,8 +102,10 @@ impl Connection {
             return Ok(Sink::Admin(usable));
         }
         match self.transport.place_of_data(&command.sgl) {
-            Ok(Data::Transport { length: 1.. }) if usable > 0 && self.phase == Phase::Ready => {
-                self.ask_for_admin_data(core, command);
+            Ok(Data::Transport { length: length @ 1.. })
+                if usable > 0 && (self.phase == Phase::Ready || self.transport.asks_before_connect()) =>
+            {
+                self.ask_for_admin_data(core, command, length);
             }
             _ => self.carry_out(core, command, &[]),
         }
@@ -89,8 +117,7 @@ impl Connection {
         self.slots.iter_mut().filter(|(_, slot)| slot.admin.is_some()).count()
     }
 
-    fn ask_for_admin_data(&mut self, core: &mut Core, command: &Command) {
-        let bytes = command.sgl.length;
+    fn ask_for_admin_data(&mut self, core: &mut Core, command: &Command, bytes: u32) {
         if bytes > ADMIN_CAPSULE_BYTES {
             return self.respond(core, command.cid, Status::DATA_SGL_LENGTH_INVALID.do_not_retry(), 0);
         }
@@ -113,7 +140,7 @@ impl Connection {
             admin: Some(Box::new(*command)),
             ..CommandSlot::free()
         };
-        self.transport.ask_for_data(command.cid, index, bytes);
+        self.transport.ask_for_data(command.cid, index, bytes, &mut slot.buffer, false);
         self.mark_dirty(core);
     }
 

@@ -55,7 +55,10 @@ impl Reactor {
         let has_time = self.moves.leaving.is_none() && !self.core.draining;
         for (_, connection) in self.connections.iter_mut().filter(|(_, connection)| connection.is_io_queue()) {
             tokens.push(connection.token);
-            workers.push(Worker { work: connection.work, can_move: has_time && connection.rest.is_over(now_ns) });
+            workers.push(Worker {
+                work: connection.work,
+                can_move: has_time && connection.transport.can_move() && connection.rest.is_over(now_ns),
+            });
             connection.work /= 2;
         }
         let reactor = self.core.reactor as usize;
@@ -103,7 +106,7 @@ impl Reactor {
 
     fn depart(&mut self, index: usize, to: u32) {
         let mut connection = self.connections.remove(index);
-        let _ = epoll::delete(&self.epoll, connection.transport.descriptor());
+        let _ = epoll::delete(&self.epoll, connection.transport.tcp().descriptor());
         afloat::forget(&mut connection, &mut self.core);
         queued::forget(&mut connection, &mut self.core);
         let shared = &self.core.shared;
@@ -130,7 +133,8 @@ impl Reactor {
             _ => false,
         };
         let is_watched =
-            epoll::add(&self.epoll, connection.transport.descriptor(), data_of(token), epoll::EventFlags::IN).is_ok();
+            epoll::add(&self.epoll, connection.transport.tcp().descriptor(), data_of(token), epoll::EventFlags::IN)
+                .is_ok();
         let is_reached = self.core.configuration.reaches(controller.service, connection.listener);
         let goes_on = is_expected && is_watched && is_reached && !self.core.draining;
         self.core.rows.host(self.core.shared.board.as_ref(), connection.tenant, controller.host_nqn.as_str());

@@ -9,15 +9,22 @@
 //! Both ways are calls that the compiler knows: a connection owns its transport, and nothing is dispatched or allocated
 //! for a command. docs/decisions/transports.md gives the reasons.
 
+mod link;
+mod progress;
+mod rdma;
 mod tcp;
 
 use std::net::IpAddr;
 
 use sys::buffer::Buffer;
 
+use pace::OpId;
+
 use super::answer::Answer;
 use super::core::Core;
 use crate::spec::{Completion, Data, Sgl, Status};
+pub(super) use link::Link;
+pub(super) use rdma::{Adapter, Asked, Devices, EndedWork, Owner, Rdma, cannot_listen};
 pub(super) use tcp::{Moving, Tcp, zeros_file};
 
 /// The number in place of a slot: for a response to a command that has no slot, or has given its slot back already.
@@ -48,8 +55,13 @@ pub(super) trait Transport {
     /// disabled SQ flow control needs the response: it learns from it how far its queue has been read.
     fn omits_response(&self, no_flow_control: bool) -> bool;
 
-    /// Asks the host for all the data of the command in a slot. They go into the slot's buffer.
-    fn ask_for_data(&mut self, cid: u16, slot: u16, length: u32);
+    /// Asks the host for all the data of the command in a slot. They go into `buffer`, the slot's: a transport whose
+    /// card stores them by itself takes the buffer, and puts it back when the data are whole. `is_pooled` is true for a
+    /// buffer of the reactor's pool.
+    fn ask_for_data(&mut self, cid: u16, slot: u16, length: u32, buffer: &mut Option<Buffer>, is_pooled: bool);
+
+    /// True if the data of Connect may have to be asked for. Otherwise they come in the capsule.
+    fn asks_before_connect(&self) -> bool;
 
     /// Queues the first `length` bytes of a buffer as all the data of a read. `ends` is true if no response follows.
     fn send_data(&mut self, cid: u16, buffer: Buffer, length: u32, ends: bool);
@@ -66,10 +78,14 @@ pub(super) trait Transport {
     /// The status for a descriptor that the transport does not have.
     fn place_of_data(&self, sgl: &Sgl) -> Result<Data, Status>;
 
-    /// True if nothing waits to be sent.
+    /// The kinds of descriptors that hosts may use on the transport: SGLS of Identify Controller (Base specification
+    /// 2.0, figure 275).
+    fn sgl_support(&self) -> u32;
+
+    /// True if nothing waits to be sent, and everything sent has left the target's memory.
     fn is_empty(&self) -> bool;
 
-    /// Bytes that wait to be sent.
+    /// Bytes that wait to be sent, or have not left the target's memory.
     fn unsent_bytes(&self) -> u64;
 
     /// Bytes of memory that the output takes, data buffers excepted.
@@ -80,6 +96,10 @@ pub(super) trait Transport {
 
     /// Forgets the output that is not sent; its buffers are appended to `free`.
     fn abandon(&mut self, free: &mut Vec<Buffer>);
+
+    /// True if the transport goes on to use the buffer of the command in that slot, although the command ends: then the
+    /// transport has the op, which ends with that use.
+    fn keeps(&mut self, slot: u16, op: OpId) -> bool;
 
     /// Forgets what has been received and not been acted on.
     fn forget_received(&mut self);

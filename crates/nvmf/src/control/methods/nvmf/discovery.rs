@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ADDRESS, TGT_NAME, address_of, socket_address};
+use super::{ADDRESS, TGT_NAME, address_of, portal};
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::methods::{Method, method, refusal};
 use crate::control::params::{Param, ParamKind, Params};
@@ -48,7 +48,7 @@ pub static METHODS: &[Method] = &[
 ];
 
 fn referral(params: &Params) -> Result<Referral, RpcError> {
-    let address = socket_address(params, "address")?;
+    let address = portal(params, "address")?;
     let nqn = params.text_if("subnqn").filter(|nqn| *nqn != "discovery").unwrap_or(DISCOVERY_NQN);
     let nqn = nqn.parse().map_err(|error: NqnError| RpcError::params(error.to_string()))?;
     Ok(Referral { address, nqn })

@@ -1,16 +1,15 @@
 //! Methods about the addresses that a subsystem listens on.
 
-use std::net::SocketAddr;
-
 use serde_json::{Value, json};
 
-use super::{ADDRESS, NQN, SECURE_CHANNEL, SECURE_CONCATENATION, TGT_NAME, address_of, socket_address, subsystem};
+use super::transport::made;
+use super::{ADDRESS, NQN, SECURE_CHANNEL, SECURE_CONCATENATION, TGT_NAME, address_of, portal, subsystem};
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::methods::{Method, method, refusal};
 use crate::control::params::{Param, ParamKind, Params, U32};
 use crate::control::state::State;
 use crate::spec::ana::AnaState;
-use crate::target::{DISCOVERY_NQN, SecureChannel};
+use crate::target::{DISCOVERY_NQN, Portal, SecureChannel};
 
 const LISTEN_ADDRESS: Param = Param::required("listen_address", ParamKind::Object(ADDRESS), "address to listen on");
 
@@ -88,16 +87,17 @@ fn nqn(params: &Params) -> &str {
     }
 }
 
-fn listen_address(params: &Params) -> Result<SocketAddr, RpcError> {
-    socket_address(params, "listen_address")
+fn listen_address(params: &Params) -> Result<Portal, RpcError> {
+    portal(params, "listen_address")
 }
 
 fn add_listener(state: &mut State, params: &Params) -> Outcome {
     let address = listen_address(params)?;
-    if !state.has_made("nvmf_create_transport") {
-        return Err(RpcError::params(
-            "there is no transport to listen with: call nvmf_create_transport trtype=TCP first",
-        ));
+    if made(state, address.transport).is_none() {
+        let trtype = address.transport.name();
+        return Err(RpcError::params(format!(
+            "there is no transport to listen with: call nvmf_create_transport trtype={trtype} first"
+        )));
     }
     let nqn = nqn(params);
     let concatenates = params.bool_if("secure_concatenation") == Some(true);
@@ -112,9 +112,10 @@ fn add_listener(state: &mut State, params: &Params) -> Outcome {
         return Err(RpcError::params(format!("{nqn} has no ANA states: create it with ana_reporting=true")));
     }
     let bound = state.target.listen(nqn, address, secured, ana_state).map_err(refusal)?;
+    let bound = Portal { address: bound, ..address };
     let any =
         state.target.subsystems().iter().any(|subsystem| subsystem.spec.nqn == nqn && subsystem.spec.allow_any_host);
-    if any && !bound.ip().is_loopback() {
+    if any && !bound.address.ip().is_loopback() {
         state.warnings.push(format!("{nqn} on {bound} lets every host in that can reach it: allow_any_host is set"));
     }
     let nqn = nqn.to_string();
@@ -158,7 +159,7 @@ fn set_ana_state(state: &mut State, params: &Params) -> Outcome {
 /// Remembers the states of a listener: those of most groups with the call that adds the listener, the others by calls
 /// of their own. If a group is inaccessible, the listener begins with all groups inaccessible, so that no path is open
 /// for a moment, while the calls are carried out again, that is closed after them.
-fn remember_states(state: &mut State, nqn: &str, address: SocketAddr, states: &[AnaState]) {
+fn remember_states(state: &mut State, nqn: &str, address: Portal, states: &[AnaState]) {
     let at = address_of(&address);
     let is_of = |given: &Value| given["nqn"] == nqn && given["listen_address"] == at;
     state.forget(|method, given| method == "nvmf_subsystem_listener_set_ana_state" && is_of(given));
@@ -187,7 +188,7 @@ fn get_listeners(state: &mut State, params: &Params) -> Outcome {
         return Ok(state.target.discovery_listeners().iter().map(one).collect());
     }
     let subsystem = subsystem(state, nqn(params))?;
-    let one = |listener: &SocketAddr| {
+    let one = |listener: &Portal| {
         let mut object = json!({ "address": address_of(listener) });
         if let Some(states) = subsystem.ana_states.get(listener) {
             let one = |(group, state): (u32, &AnaState)| json!({ "ana_group": group, "ana_state": name(*state) });

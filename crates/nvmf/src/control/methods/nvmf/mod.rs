@@ -1,4 +1,4 @@
-//! Methods about NVMe over TCP: a file for each subject.
+//! Methods about NVMe over Fabrics: a file for each subject.
 
 pub mod discovery;
 pub mod host;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::control::jsonrpc::RpcError;
 use crate::control::params::{Param, ParamKind, Params};
 use crate::control::state::{State, TARGET_NAME};
-use crate::target::SubsystemInfo;
+use crate::target::{Portal, SubsystemInfo, TransportType};
 
 /// Bytes of a buffer, as the prototype counted buffers, unless the transport says otherwise.
 const BUFFER_BYTES: u64 = 131_072;
@@ -33,11 +33,12 @@ const SECURE_CONCATENATION: Param = Param::optional(
     "false",
     "with secure_channel: hosts may also authenticate plainly, and speak TLS with the key that this makes",
 );
+const TRTYPE: ParamKind = ParamKind::OneOf(&["TCP", "tcp", "RDMA", "rdma"]);
 const ADDRESS: &[Param] = &[
     Param::required("traddr", ParamKind::Text, "IP address; 0.0.0.0 or :: for all addresses of this machine"),
-    Param::optional("trsvcid", ParamKind::Text, "4420", "TCP port; 0 for any free port"),
-    Param::optional("trtype", ParamKind::OneOf(&["TCP", "tcp"]), "TCP", "transport"),
-    Param::optional("transport", ParamKind::OneOf(&["TCP", "tcp"]), "TCP", "another name of trtype"),
+    Param::optional("trsvcid", ParamKind::Text, "4420", "port; 0 for any free port"),
+    Param::optional("trtype", TRTYPE, "TCP", "transport"),
+    Param::optional("transport", TRTYPE, "TCP", "another name of trtype"),
     Param::optional(
         "adrfam",
         ParamKind::OneOf(&["IPv4", "ipv4", "IPv6", "ipv6"]),
@@ -52,17 +53,23 @@ fn subsystem(state: &State, nqn: &str) -> Result<SubsystemInfo, RpcError> {
     found.ok_or_else(|| RpcError::new(-19, format!("No such subsystem: {nqn}"))) // ENODEV
 }
 
-fn address_of(listener: &SocketAddr) -> Value {
+fn address_of(portal: &Portal) -> Value {
+    let Portal { transport, address } = portal;
     json!({
-        "trtype": "TCP",
-        "adrfam": if listener.is_ipv4() { "IPv4" } else { "IPv6" },
-        "traddr": listener.ip().to_string(),
-        "trsvcid": listener.port().to_string()
+        "trtype": transport.name(),
+        "adrfam": if address.is_ipv4() { "IPv4" } else { "IPv6" },
+        "traddr": address.ip().to_string(),
+        "trsvcid": address.port().to_string()
     })
 }
 
+/// The transport of that name, in small or large letters.
+fn transport_type(name: &str) -> Option<TransportType> {
+    [TransportType::Tcp, TransportType::Rdma].into_iter().find(|known| name.eq_ignore_ascii_case(known.name()))
+}
+
 /// The address that an object of [`ADDRESS`] gives.
-fn socket_address(params: &Params, name: &str) -> Result<SocketAddr, RpcError> {
+fn portal(params: &Params, name: &str) -> Result<Portal, RpcError> {
     let Some(given) = params.object_if(name) else { return Err(RpcError::params(format!("{name} is missing"))) };
     let traddr = given.text("traddr");
     let address: IpAddr =
@@ -74,6 +81,8 @@ fn socket_address(params: &Params, name: &str) -> Result<SocketAddr, RpcError> {
         return Err(RpcError::params(format!("traddr {traddr} is {family}, not {other}")));
     }
     let trsvcid = given.text_if("trsvcid").unwrap_or("4420");
-    let port = trsvcid.parse().map_err(|_| RpcError::params(format!("trsvcid {trsvcid:?} is not a TCP port")))?;
-    Ok(SocketAddr::new(address, port))
+    let port = trsvcid.parse().map_err(|_| RpcError::params(format!("trsvcid {trsvcid:?} is not a port")))?;
+    let trtype = given.text_if("trtype").or(given.text_if("transport")).unwrap_or("TCP");
+    let transport = transport_type(trtype).unwrap_or(TransportType::Tcp);
+    Ok(Portal { transport, address: SocketAddr::new(address, port) })
 }

@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 
+use super::transport::all_made;
 use super::{BUFFER_BYTES, NQN, TGT_NAME, address_of, subsystem};
 use crate::control::jsonrpc::Outcome;
 use crate::control::methods::{Method, method};
 use crate::control::params::Params;
 use crate::control::state::State;
 use crate::identity::uuid_text;
-use crate::target::{PacerStats, ReactorStats, Stats};
+use crate::target::{PacerStats, Portal, RdmaStats, ReactorStats, Stats, TransportType};
 
 /// The methods of this module.
 pub static METHODS: &[Method] = &[
@@ -37,7 +38,7 @@ pub static METHODS: &[Method] = &[
         "iobuf_get_stats",
         "Show how many reads and writes got their buffers at once, and how many had to wait",
         &[],
-        "an array with the module nvmf_TCP: main counts the I/O that took buffers, retry the I/O that waited first",
+        "an array with one module, nvmf_TCP or nvmf_RDMA: main counts the I/O that took buffers, retry the I/O that waited first",
         get_buffer_stats,
     ),
 ];
@@ -76,7 +77,8 @@ fn get_qpairs(state: &mut State, params: &Params) -> Outcome {
                 object["thread"] = json!(reactor.name);
             }
             if let Some(peer) = &queue.peer {
-                object["peer_address"] = address_of(peer);
+                let peer = Portal { address: *peer, ..queue.listener };
+                object["peer_address"] = address_of(&peer);
             }
             if let Some(proof) = queue.proof {
                 object["auth"] = json!({ "state": "completed", "digest": proof.hash, "dhgroup": proof.group });
@@ -90,7 +92,9 @@ fn get_qpairs(state: &mut State, params: &Params) -> Outcome {
 fn get_stats(state: &mut State, _: &Params) -> Outcome {
     let stats = state.target.stats();
     let unit = buffer_bytes(state);
-    let groups: Vec<Value> = stats.reactors.iter().map(|reactor| poll_group(&stats, reactor, unit)).collect();
+    let transports = all_made(state);
+    let of = |reactor| poll_group(&stats, reactor, unit, &transports);
+    let groups: Vec<Value> = stats.reactors.iter().map(of).collect();
     Ok(json!({ "tick_rate": 1_000_000_000u64, "ticks": stats.at_ns, "poll_groups": groups }))
 }
 
@@ -112,18 +116,31 @@ fn get_buffer_stats(state: &mut State, _: &Params) -> Outcome {
     });
     let unused = json!({ "cache": 0, "main": 0, "retry": 0 });
     let (small, large) = if unit <= SMALL_BUFFER_BYTES { (used, unused) } else { (unused, used) };
-    Ok(json!([{ "module": "nvmf_TCP", "small_pool": small, "large_pool": large }]))
+    let first = all_made(state).first().map_or("TCP", |trtype| trtype.name());
+    Ok(json!([{ "module": format!("nvmf_{first}"), "small_pool": small, "large_pool": large }]))
 }
 
 /// `unit_bytes` is the size of the transport's buffers; `None` before there is a transport.
-fn poll_group(stats: &Stats, reactor: &ReactorStats, unit_bytes: Option<u64>) -> Value {
-    let transport = unit_bytes.map(|unit| {
-        json!({
-            "trtype": "TCP",
-            "buffers_allocated": reactor.pacer.in_flight_bytes.div_ceil(unit),
-            "io_pacer": io_pacer(stats, reactor, &reactor.pacer)
-        })
-    });
+fn poll_group(stats: &Stats, reactor: &ReactorStats, unit_bytes: Option<u64>, transports: &[TransportType]) -> Value {
+    // The transports of a reactor have one pacer and one pool: the counters stand under the first of them.
+    let one = |(place, trtype): (usize, &TransportType)| {
+        let mut transport = json!({ "trtype": trtype.name() });
+        if place == 0 {
+            let in_flight_bytes = reactor.pacer.in_flight_bytes;
+            transport["buffers_allocated"] = json!(unit_bytes.map(|unit| in_flight_bytes.div_ceil(unit)));
+            transport["io_pacer"] = io_pacer(stats, reactor, &reactor.pacer);
+        }
+        if *trtype == TransportType::Rdma {
+            let RdmaStats { devices, polls, completions, posts, connections } = reactor.rdma;
+            transport["devices"] = json!(devices);
+            transport["qpairs"] = json!(connections);
+            transport["polls"] = json!(polls);
+            transport["completions"] = json!(completions);
+            transport["posts"] = json!(posts);
+        }
+        transport
+    };
+    let transports: Vec<Value> = transports.iter().enumerate().map(one).collect();
     json!({
         "name": reactor.name,
         "admin_qpairs": reactor.total_admin_qpairs,
@@ -136,7 +153,7 @@ fn poll_group(stats: &Stats, reactor: &ReactorStats, unit_bytes: Option<u64>) ->
         "busy_ticks": reactor.busy_ns,
         "buffer_bytes": reactor.buffer_bytes,
         "protocol_errors": reactor.protocol_errors,
-        "transports": transport.into_iter().collect::<Vec<_>>()
+        "transports": transports
     })
 }
 

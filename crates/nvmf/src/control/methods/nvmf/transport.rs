@@ -1,14 +1,16 @@
-//! Methods about the transport: its limits, and its pacing.
+//! Methods about the transports: their limits, and their pacing. Most of the settings are the target's: transports
+//! share them, as they share reactors, buffers and pacers.
 
 use serde_json::{Map, Value, json};
 
-use super::{BUFFER_BYTES, TGT_NAME};
+use super::{BUFFER_BYTES, TGT_NAME, transport_type};
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::methods::{Method, method, refusal};
 use crate::control::pacer;
 use crate::control::params::{Param, ParamKind, Params, U16, U32, U64};
 use crate::control::state::State;
 use crate::spec::oncs;
+use crate::target::{Options, TransportType};
 
 /// The help of `pacing` of a transport, as [`pace::SYNTAX`] has it; a test holds the two together.
 const PACING_HELP: &str = "method of pacing (SPDK lacks this), one of auto, auto:MEMORY, none, buffers:COUNT, \
@@ -16,13 +18,14 @@ const PACING_HELP: &str = "method of pacing (SPDK lacks this), one of auto, auto
 /// The entries that an admin queue may have whatever `max_aq_depth` says: Linux asks for as many.
 const LEAST_ADMIN_ENTRIES: u16 = 32;
 
-/// Parameters that SPDK, too, does not look at where the transport is TCP.
-const RDMAS: &str = "only SPDK's transport RDMA has this parameter";
+/// The parameters that the transports of a target share, each with its value.
+type Shared = [(&'static str, String); 9];
+
 const VFIO_USERS: &str = "only SPDK's transport vfio-user has this parameter";
 
 /// Rows of `nvmf_create_transport` beside those that decide on pacing.
 const TRANSPORT: &[Param] = &[
-    Param::required("trtype", ParamKind::Text, "TCP, in small or large letters"),
+    Param::required("trtype", ParamKind::Text, "TCP or RDMA, in small or large letters"),
     TGT_NAME,
     Param::optional("max_queue_depth", ParamKind::Number(4096), "1024", "entries of an I/O queue"),
     Param::optional("max_io_qpairs_per_ctrlr", U16, "64", "I/O queues of a controller"),
@@ -40,7 +43,7 @@ const TRANSPORT: &[Param] = &[
         "c2h_success",
         ParamKind::Bool,
         "true",
-        "send no completion after the data of a read to hosts that have disabled SQ flow control",
+        "TCP: send no completion after the data of a read to hosts that have disabled SQ flow control",
     ),
     Param::optional("kas", U16, "10", "granularity of keep-alive timeouts that hosts are told, in units of 100 ms"),
     Param::optional("min_kato", U32, "0", "shortest keep-alive timeout in milliseconds; shorter ones become this one"),
@@ -69,7 +72,7 @@ const TRANSPORT: &[Param] = &[
         "ack_timeout",
         ParamKind::Number(i32::MAX as u64),
         "0: the system's",
-        "milliseconds in which a host must acknowledge what the target sends (TCP_USER_TIMEOUT)",
+        "TCP: milliseconds in which a host must acknowledge what the target sends (TCP_USER_TIMEOUT)",
     ),
     Param::ignored("zcopy", ParamKind::Bool, "no device here has the zero-copy operations that SPDK would use"),
     Param::ignored("abort_timeout_sec", U32, "the most that an Abort waits: every Abort is answered at once"),
@@ -78,12 +81,17 @@ const TRANSPORT: &[Param] = &[
     Param::ignored("iobuf_large_cache_size", U32, "no reactor waits for a buffer of another: there are no pools"),
     Param::ignored("control_msg_num", U32, "no command waits for a buffer of messages: there are no pools"),
     Param::ignored("disable_command_passthru", ParamKind::Bool, "commands are never passed through"),
-    Param::ignored("num_cqe", U32, RDMAS),
-    Param::ignored("max_srq_depth", U32, RDMAS),
-    Param::ignored("no_srq", ParamKind::Bool, RDMAS),
-    Param::ignored("no_wr_batching", ParamKind::Bool, RDMAS),
-    Param::ignored("acceptor_backlog", U32, RDMAS),
-    Param::ignored("data_wr_pool_size", U32, RDMAS),
+    Param::optional(
+        "max_srq_depth",
+        U32,
+        "1024",
+        "RDMA: receives for capsules, which the connections of a reactor to one device share; 16 to 65536",
+    ),
+    Param::only("no_srq", ParamKind::Bool, "false", "RDMA: connections always share their receives"),
+    Param::ignored("num_cqe", U32, "SPDK uses it with no_srq only"),
+    Param::ignored("no_wr_batching", ParamKind::Bool, "work is posted as it comes, never in batches"),
+    Param::ignored("acceptor_backlog", U32, "the kernel keeps 128 requests for each listener"),
+    Param::ignored("data_wr_pool_size", U32, "work requests take no memory beside the send queues"),
     Param::ignored("disable_mappable_bar0", ParamKind::Bool, VFIO_USERS),
     Param::ignored("disable_adaptive_irq", ParamKind::Bool, VFIO_USERS),
     Param::ignored("disable_shadow_doorbells", ParamKind::Bool, VFIO_USERS),
@@ -103,14 +111,14 @@ static CREATE_TRANSPORT: [Param; TRANSPORT_COUNT] = {
 pub static METHODS: &[Method] = &[
     method(
         "nvmf_create_transport",
-        "Set the limits and the pacing of the transport; possible once, before any listener exists",
+        "Create a transport, and set limits and pacing; possible once for each, before any listener exists that it changes",
         &CREATE_TRANSPORT,
         "true",
         create_transport,
     ),
     method(
         "nvmf_get_transports",
-        "Show the limits and the pacing of the transport",
+        "Show the limits and the pacing of the transports",
         &[Param::optional("trtype", ParamKind::Text, "all", "name of the transport to list"), TGT_NAME],
         "an array of transports",
         get_transports,
@@ -125,21 +133,50 @@ pub static METHODS: &[Method] = &[
 ];
 
 fn create_transport(state: &mut State, params: &Params) -> Outcome {
-    let trtype = params.text("trtype");
-    if !trtype.eq_ignore_ascii_case("tcp") {
-        return Err(RpcError::params(format!("Invalid transport type '{trtype}': this target speaks TCP")));
+    let name = params.text("trtype");
+    let Some(trtype) = transport_type(name) else {
+        return Err(RpcError::params(format!("Invalid transport type '{name}': this target speaks TCP and RDMA")));
+    };
+    if made(state, trtype).is_some() {
+        return Err(RpcError::failed(format!("Transport type '{}' already exists", trtype.name())));
     }
-    if state.has_made("nvmf_create_transport") {
-        return Err(RpcError::failed("Transport type 'TCP' already exists"));
+    if trtype == TransportType::Rdma {
+        state.target.check_rdma().map_err(refusal)?;
     }
-    let mut options = state.settings.options.clone();
+    let first = [TransportType::Tcp, TransportType::Rdma].into_iter().find_map(|it| Some((it, made(state, it)?)));
+    let first = first.map(|(trtype, given)| (trtype, given.clone()));
+    let now = state.target.options();
+    let mut options = if first.is_some() { Options::clone(&now) } else { state.settings.options.clone() };
+    set(&mut options, trtype, params)?;
+    options.pacing = pacing_of(state, params, &options.pacing)?;
+    if let Some((other, given)) = &first {
+        for ((param, there), (_, here)) in shared(&now).into_iter().zip(shared(&options)) {
+            // A budget reduces the largest I/O, for both transports alike.
+            let is_same = param == "max_io_size" && given["max_io_size"].as_u64() == params.number_if("max_io_size");
+            if there != here && !is_same {
+                let other = other.name();
+                return Err(RpcError::params(format!(
+                    "{param}: transports share it, and {other} has {there}, not {here}: give both the same, or leave it out"
+                )));
+            }
+        }
+    }
+    let of_one = |options: &Options| (options.receives, options.c2h_success, options.limits.ack_timeout_ms);
+    if first.is_none() || of_one(&options) != of_one(&now) {
+        state.target.set_options(options).map_err(refusal)?;
+    }
+    state.remember("nvmf", "nvmf_create_transport", params.as_given().clone());
+    Ok(Value::Bool(true))
+}
+
+/// Sets what the parameters say.
+fn set(options: &mut Options, trtype: TransportType, params: &Params) -> Result<(), RpcError> {
     let queues = params.number_if("max_io_qpairs_per_ctrlr");
     let queues = queues.or(params.number_if("max_qpairs_per_ctrlr").map(|all| all.saturating_sub(1)));
-    let queues = queues.map(|queues| {
-        if queues == 0 { Err(RpcError::params("a controller needs at least one I/O queue")) } else { Ok(queues) }
-    });
-    if let Some(queues) = queues.transpose()? {
-        options.limits.queues = queues.min(64) as u16;
+    match queues {
+        Some(0) => return Err(RpcError::params("a controller needs at least one I/O queue")),
+        Some(queues) => options.limits.queues = queues.min(64) as u16,
+        None => {}
     }
     if let Some(depth) = params.number_if("max_queue_depth") {
         options.limits.queue_depth = depth as u16;
@@ -153,21 +190,57 @@ fn create_transport(state: &mut State, params: &Params) -> Outcome {
     if let Some(depth) = params.number_if("max_aq_depth") {
         options.limits.admin_queue_depth = (depth as u16).max(LEAST_ADMIN_ENTRIES);
     }
-    options.limits.ack_timeout_ms = params.u32_if("ack_timeout").filter(|ms| *ms > 0);
-    options.c2h_success = params.bool_if("c2h_success").unwrap_or(true);
     if let Some(units) = params.number_if("kas") {
         options.keep_alive_units = units as u16;
     }
     if let Some(ms) = params.u32_if("min_kato") {
         options.least_keep_alive_ms = ms;
     }
-    options.hidden_commands =
-        params.list_if("masked_oncs").into_iter().flatten().fold(0, |bits, name| bits | oncs_bit(name));
-    options.hides_fused = params.list_if("masked_fuses").is_some_and(|names| !names.is_empty());
-    options.pacing = pacing_of(state, params)?;
-    state.target.set_options(options).map_err(refusal)?;
-    state.remember("nvmf", "nvmf_create_transport", params.as_given().clone());
-    Ok(Value::Bool(true))
+    if let Some(names) = params.list_if("masked_oncs") {
+        options.hidden_commands = names.iter().fold(0, |bits, name| bits | oncs_bit(name));
+    }
+    if let Some(names) = params.list_if("masked_fuses") {
+        options.hides_fused = !names.is_empty();
+    }
+    match trtype {
+        TransportType::Tcp => {
+            options.limits.ack_timeout_ms = params.u32_if("ack_timeout").filter(|ms| *ms > 0);
+            options.c2h_success = params.bool_if("c2h_success").unwrap_or(true);
+        }
+        TransportType::Rdma => {
+            if let Some(receives) = params.u32_if("max_srq_depth") {
+                options.receives = receives;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn shared(options: &Options) -> Shared {
+    let limits = &options.limits;
+    [
+        ("max_queue_depth", limits.queue_depth.to_string()),
+        ("max_io_qpairs_per_ctrlr", limits.queues.to_string()),
+        ("in_capsule_data_size", options.in_capsule_bytes.to_string()),
+        ("max_io_size", options.max_io_bytes.to_string()),
+        ("max_aq_depth", limits.admin_queue_depth.to_string()),
+        ("kas", options.keep_alive_units.to_string()),
+        ("min_kato", options.least_keep_alive_ms.to_string()),
+        ("masked commands", format!("{:#x}, {}", options.hidden_commands, options.hides_fused)),
+        ("pacing", json!(options.pacing).to_string()),
+    ]
+}
+
+/// The parameters that the transport was created with; `None` if it was not.
+pub(super) fn made(state: &State, trtype: TransportType) -> Option<&Value> {
+    let is_it = |params: &&Value| params["trtype"].as_str().and_then(transport_type) == Some(trtype);
+    let all = state.made.iter().filter(|step| step.method == "nvmf_create_transport");
+    all.filter_map(|step| step.params.as_ref()).find(is_it)
+}
+
+/// The transports that were created.
+pub(super) fn all_made(state: &State) -> Vec<TransportType> {
+    [TransportType::Tcp, TransportType::Rdma].into_iter().filter(|trtype| made(state, *trtype).is_some()).collect()
 }
 
 fn set_queues(state: &mut State, params: &Params) -> Outcome {
@@ -194,8 +267,8 @@ fn oncs_bit(name: &str) -> u16 {
     }
 }
 
-/// The pacing of the transport: its own parameters, unless the command line has decided.
-fn pacing_of(state: &mut State, params: &Params) -> Result<pace::Config, RpcError> {
+/// The pacing of the transport: its own parameters, unless the command line has decided; otherwise that of `now`.
+fn pacing_of(state: &mut State, params: &Params, now: &pace::Config) -> Result<pace::Config, RpcError> {
     let settings = &state.settings;
     let mut asked = pacer::config(params, settings.options.reactors as u32)?;
     if let Some(text) = params.text_if("pacing") {
@@ -211,7 +284,7 @@ fn pacing_of(state: &mut State, params: &Params) -> Result<pace::Config, RpcErro
             return Ok(state.settings.options.pacing.clone());
         }
         Some(config) => config,
-        None => settings.options.pacing.clone(),
+        None => now.clone(),
     };
     if let Some(bytes) = params.number_if("memory_budget") {
         config.budget_bytes = Some(bytes);
@@ -221,34 +294,55 @@ fn pacing_of(state: &mut State, params: &Params) -> Result<pace::Config, RpcErro
 }
 
 fn get_transports(state: &mut State, params: &Params) -> Outcome {
-    if let Some(trtype) = params.text_if("trtype").filter(|trtype| !trtype.eq_ignore_ascii_case("tcp")) {
-        return Err(RpcError::new(-19, format!("transport '{trtype}' does not exist: there is TCP"))); // ENODEV
-    }
-    let made = state.made.iter().find(|step| step.method == "nvmf_create_transport");
-    let Some(given) = made.and_then(|step| step.params.as_ref()) else { return Ok(json!([])) };
-    let options = state.target.options();
-    let mut transport = Map::from_iter([
-        ("trtype".to_string(), json!("TCP")),
-        ("max_queue_depth".to_string(), json!(options.limits.queue_depth)),
-        ("max_aq_depth".to_string(), json!(options.limits.admin_queue_depth)),
-        ("max_io_qpairs_per_ctrlr".to_string(), json!(state.target.queues())),
-        ("in_capsule_data_size".to_string(), json!(options.in_capsule_bytes)),
-        ("max_io_size".to_string(), json!(options.max_io_bytes)),
-        ("io_unit_size".to_string(), json!(given["io_unit_size"].as_u64().unwrap_or(BUFFER_BYTES))),
-        ("c2h_success".to_string(), json!(options.c2h_success)),
-        ("ack_timeout".to_string(), json!(options.limits.ack_timeout_ms.unwrap_or(0))),
-        ("kas".to_string(), json!(options.keep_alive_units)),
-        ("min_kato".to_string(), json!(options.least_keep_alive_ms)),
-        ("dif_insert_or_strip".to_string(), json!(false)),
-        ("zcopy".to_string(), json!(false)),
-        ("pacing".to_string(), json!(options.pacing)),
-    ]);
-    for param in pacer::PARAMS {
-        if let Some(value) = given.get(param.name) {
-            transport.insert(param.name.into(), value.clone());
+    let mut wanted = all_made(state);
+    if let Some(name) = params.text_if("trtype") {
+        let there = match wanted[..] {
+            [] => "there is none: call nvmf_create_transport",
+            [TransportType::Tcp] => "there is TCP",
+            [TransportType::Rdma] => "there is RDMA",
+            _ => "there are TCP and RDMA",
+        };
+        wanted.retain(|trtype| transport_type(name) == Some(*trtype));
+        if wanted.is_empty() {
+            let why = format!("transport '{name}' does not exist: {there}");
+            return Err(RpcError::new(-19, why)); // ENODEV
         }
     }
-    Ok(json!([transport]))
+    let options = state.target.options();
+    let one = |trtype: TransportType| {
+        let given = made(state, trtype)?;
+        let mut transport = Map::from_iter([
+            ("trtype".to_string(), json!(trtype.name())),
+            ("max_queue_depth".to_string(), json!(options.limits.queue_depth)),
+            ("max_aq_depth".to_string(), json!(options.limits.admin_queue_depth)),
+            ("max_io_qpairs_per_ctrlr".to_string(), json!(state.target.queues())),
+            ("in_capsule_data_size".to_string(), json!(options.in_capsule_bytes)),
+            ("max_io_size".to_string(), json!(options.max_io_bytes)),
+            ("io_unit_size".to_string(), json!(given["io_unit_size"].as_u64().unwrap_or(BUFFER_BYTES))),
+        ]);
+        match trtype {
+            TransportType::Tcp => {
+                transport.insert("c2h_success".into(), json!(options.c2h_success));
+                transport.insert("ack_timeout".into(), json!(options.limits.ack_timeout_ms.unwrap_or(0)));
+            }
+            TransportType::Rdma => {
+                transport.insert("max_srq_depth".into(), json!(options.receives));
+                transport.insert("no_srq".into(), json!(false));
+            }
+        }
+        transport.insert("kas".into(), json!(options.keep_alive_units));
+        transport.insert("min_kato".into(), json!(options.least_keep_alive_ms));
+        transport.insert("dif_insert_or_strip".into(), json!(false));
+        transport.insert("zcopy".into(), json!(false));
+        transport.insert("pacing".into(), json!(options.pacing));
+        for param in pacer::PARAMS {
+            if let Some(value) = given.get(param.name) {
+                transport.insert(param.name.into(), value.clone());
+            }
+        }
+        Some(Value::Object(transport))
+    };
+    Ok(wanted.into_iter().filter_map(one).collect())
 }
 
 #[cfg(test)]

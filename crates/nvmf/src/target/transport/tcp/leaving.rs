@@ -14,6 +14,8 @@ use crate::target::connection::{Connection, Ended, Phase};
 use crate::target::controller::Controller;
 use crate::target::core::Core;
 use crate::target::mailbox::Token;
+use crate::target::portal::Portal;
+use crate::target::transport::Link;
 
 /// Bytes of commands that a connection keeps before it stops reading.
 const ASIDE_BYTES: usize = 64 << 10;
@@ -38,7 +40,7 @@ pub(in crate::target) struct Moving {
     pub from: Token,
     stream: Wire,
     peer: Option<SocketAddr>,
-    listener: SocketAddr,
+    listener: Portal,
     receiver: Receiver,
     /// Bytes received that nobody has acted on yet.
     unread: Vec<u8>,
@@ -57,16 +59,17 @@ impl Connection {
     /// Makes ready to leave: commands that come from now on wait. Only an I/O queue whose host has proven itself moves.
     /// Returns true if the connection is one.
     pub fn leave(&mut self) -> bool {
-        let can_leave = self.is_io_queue() && self.exchange.is_none() && self.controller.is_some();
+        let can_leave =
+            self.transport.can_move() && self.is_io_queue() && self.exchange.is_none() && self.controller.is_some();
         if can_leave {
-            self.transport.aside.get_or_insert_default();
+            self.transport.tcp_mut().aside.get_or_insert_default();
         }
         can_leave
     }
 
     /// True if the connection has been told to leave.
     pub fn is_leaving(&self) -> bool {
-        self.transport.aside.is_some()
+        matches!(&self.transport, Link::Tcp(tcp) if tcp.aside.is_some())
     }
 
     /// True once no command is under way, and the connection can leave.
@@ -74,9 +77,9 @@ impl Connection {
         self.phase == Phase::Ready
             && self.slots.used() == 0
             && self.outstanding == 0
-            && self.transport.out.is_empty()
-            && self.transport.arriving.is_none()
-            && !self.transport.is_choked
+            && self.transport.tcp().out.is_empty()
+            && self.transport.tcp().arriving.is_none()
+            && !self.transport.tcp().is_choked
             && self.stalled.is_none()
     }
 
@@ -86,10 +89,10 @@ impl Connection {
     /// # Errors
     /// A unit that arrived earlier breaks the protocol, and ends the connection.
     pub fn stay(&mut self, core: &mut Core) -> Result<bool, Ended> {
-        if self.transport.arriving.is_some() {
+        if self.transport.tcp_mut().arriving.is_some() {
             return Ok(false);
         }
-        self.transport.backlog = self.take_unread();
+        self.transport.tcp_mut().backlog = self.take_unread();
         // A connection that is stalled goes on with its backlog when it has what it lacks.
         if !self.is_stalled() {
             self.take_in_backlog(core)?;
@@ -99,22 +102,24 @@ impl Connection {
 
     /// All bytes received that nobody has acted on, in the order in which they came. Nothing waits any more.
     fn take_unread(&mut self) -> Vec<u8> {
-        let mut unread = self.transport.aside.take().unwrap_or_default().bytes;
-        unread.append(&mut self.transport.partial);
-        unread.append(&mut self.transport.backlog);
+        let mut unread = self.transport.tcp_mut().aside.take().unwrap_or_default().bytes;
+        unread.append(&mut self.transport.tcp_mut().partial);
+        unread.append(&mut self.transport.tcp_mut().backlog);
         unread
     }
 
     /// Takes what moves out of a connection that is drained. `None` if it has no controller any more.
     pub fn depart(mut self) -> Option<Moving> {
+        let unread = self.take_unread();
+        let Link::Tcp(Tcp { stream, receiver, .. }) = self.transport else { return None };
         Some(Moving {
             from: self.token,
-            unread: self.take_unread(),
+            unread,
             controller: self.controller.take()?,
-            stream: self.transport.stream,
+            stream,
             peer: self.peer,
             listener: self.listener,
-            receiver: self.transport.receiver,
+            receiver,
             tenant: self.tenant,
             is_listed: self.is_listed,
             queue_id: self.queue_id,
@@ -145,7 +150,7 @@ impl Connection {
             opened_ns: moving.opened_ns,
             rest: moving.rest,
             watched: (true, false, true),
-            ..Connection::new(token, transport, peer, listener, core)
+            ..Connection::new(token, Link::Tcp(transport), peer, listener, core)
         }
     }
 
@@ -153,7 +158,7 @@ impl Connection {
     /// Returns true if it does.
     #[inline]
     pub(super) fn sets_aside(&mut self, layout: &Layout, header: &[u8]) -> Result<bool, Ended> {
-        let Some(aside) = self.transport.aside.as_mut().filter(|_| layout.kind == PduType::CapsuleCmd) else {
+        let Some(aside) = self.transport.tcp_mut().aside.as_mut().filter(|_| layout.kind == PduType::CapsuleCmd) else {
             return Ok(false);
         };
         aside.bytes.try_reserve(layout.total() as usize).map_err(|_| Ended::Gone)?;
@@ -165,18 +170,19 @@ impl Connection {
     /// Takes bytes of a unit that has been set aside. Returns the bytes that are left.
     #[inline]
     pub(super) fn more_aside<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let Some(aside) = &mut self.transport.aside else { return bytes };
+        let Some(aside) = &mut self.transport.tcp_mut().aside else { return bytes };
         let (mine, rest) = bytes.split_at(bytes.len().min(aside.left));
         aside.bytes.extend_from_slice(mine);
         aside.left -= mine.len();
         rest
     }
+}
 
+impl Tcp {
     /// True if [`ASIDE_BYTES`] of commands wait: the connection reads no more. Data that are arriving end first: the
     /// commands that they belong to are under way.
     #[inline]
     pub(super) fn has_much_aside(&self) -> bool {
-        self.transport.aside.as_ref().is_some_and(|aside| aside.bytes.len() >= ASIDE_BYTES)
-            && self.transport.arriving.is_none()
+        self.aside.as_ref().is_some_and(|aside| aside.bytes.len() >= ASIDE_BYTES) && self.arriving.is_none()
     }
 }

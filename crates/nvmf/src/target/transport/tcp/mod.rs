@@ -1,12 +1,10 @@
 //! NVMe/TCP: the bytes of a stream that are units, and the units that are commands and their data.
 //!
 //! `receive` cuts the bytes that arrive into units and takes their data to their places; `units` acts on each unit;
-//! `output` is all that waits to be sent; `leaving` makes a connection ready to go on at another reactor; `progress`
-//! tells peers that are slow from peers that wait.
+//! `output` is all that waits to be sent; `leaving` makes a connection ready to go on at another reactor.
 
 mod leaving;
 mod output;
-mod progress;
 mod receive;
 mod units;
 
@@ -15,8 +13,10 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use pace::OpId;
 use sys::buffer::Buffer;
 
+use super::progress::Progress;
 use super::{NO_SLOT, Transport};
 use crate::Wire;
 use crate::pdu::{self, C2hData, End, Fault, Limits, MAX_HEADER_BYTES, R2t, Receiver, digest};
@@ -25,12 +25,12 @@ use crate::target::answer::Answer;
 use crate::target::command::Stage;
 use crate::target::connection::{ADMIN_CAPSULE_BYTES, Connection, Ended, LINGER_NS, Phase};
 use crate::target::core::Core;
+use crate::target::portal::Portal;
 use crate::target::{afloat, io as io_command};
 use leaving::Aside;
 pub(in crate::target) use leaving::Moving;
 use output::Output;
 pub(in crate::target) use output::zeros_file;
-use progress::Progress;
 use receive::Arriving;
 
 /// Bytes of the kernel's send buffer of connections that carry no I/O.
@@ -46,7 +46,7 @@ pub(in crate::target) struct Tcp {
     /// Bytes received while the connection could not go on.
     backlog: Vec<u8>,
     /// True while the connection cannot go on before the peer has taken some of the output queued for sending.
-    is_choked: bool,
+    pub(super) is_choked: bool,
     /// The admin or Fabrics command whose data are arriving in its capsule.
     admin_command: Option<Box<Command>>,
     admin_data: Vec<u8>,
@@ -72,7 +72,7 @@ impl Tcp {
     ///
     /// # Errors
     /// The system refuses an option of the socket, or TLS has no memory.
-    pub fn accept(stream: TcpStream, listener: SocketAddr, core: &Core) -> io::Result<(Tcp, Option<SocketAddr>)> {
+    pub fn accept(stream: TcpStream, listener: Portal, core: &Core) -> io::Result<(Tcp, Option<SocketAddr>)> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         // The small buffer serves until the connection is an I/O queue: output that a peer does not read lies in the
@@ -130,6 +130,12 @@ impl Tcp {
         self.stream.has_more()
     }
 
+    /// True while the reactor must not read from the connection.
+    #[inline]
+    pub fn is_held_up(&self) -> bool {
+        self.is_choked || self.has_much_aside()
+    }
+
     /// CRC-32C of `len` zeros.
     fn digest_of_zeros(&mut self, len: u32) -> u32 {
         if self.zeros_digest.0 != len {
@@ -164,8 +170,12 @@ impl Transport for Tcp {
         no_flow_control && self.c2h_success
     }
 
+    fn asks_before_connect(&self) -> bool {
+        false
+    }
+
     #[inline]
-    fn ask_for_data(&mut self, cid: u16, slot: u16, length: u32) {
+    fn ask_for_data(&mut self, cid: u16, slot: u16, length: u32, _buffer: &mut Option<Buffer>, _is_pooled: bool) {
         let ready = R2t { cid, ttag: slot, offset: 0, length };
         let agreement = self.receiver.agreement;
         self.out.head(MAX_HEADER_BYTES, |out| ready.write(&agreement, out));
@@ -213,6 +223,10 @@ impl Transport for Tcp {
         sgl.data()
     }
 
+    fn sgl_support(&self) -> u32 {
+        1 | 1 << 20 | 1 << 21 // offsets in the capsule, and Transport SGL Data Blocks
+    }
+
     #[inline]
     fn is_empty(&self) -> bool {
         self.out.is_empty()
@@ -236,6 +250,10 @@ impl Transport for Tcp {
 
     fn abandon(&mut self, free: &mut Vec<Buffer>) {
         self.out.abandon(free);
+    }
+
+    fn keeps(&mut self, _slot: u16, _op: OpId) -> bool {
+        false // the kernel has a copy of everything that it has taken
     }
 
     fn forget_received(&mut self) {
@@ -271,26 +289,27 @@ impl Transport for Tcp {
 impl Connection {
     /// True if the peer is slower than the limits allow: in sending a unit or a transfer that it has begun, or in
     /// taking the output.
-    pub fn is_too_slow(&mut self, now_ns: u64, limits: &crate::target::Limits) -> bool {
+    pub(super) fn is_slow_stream(&mut self, now_ns: u64, limits: &crate::target::Limits) -> bool {
         let (stall, send_stall) = (limits.stall.as_nanos() as u64, limits.send_stall.as_nanos() as u64);
-        let is_amid = (self.transport.arriving.is_some() || !self.transport.partial.is_empty()) && !self.is_stalled();
+        let is_amid = (self.transport.tcp_mut().arriving.is_some() || !self.transport.tcp_mut().partial.is_empty())
+            && !self.is_stalled();
         let is_asked = self.slots.iter_mut().any(|(_, slot)| slot.stage == Stage::Data);
-        let is_sending = !self.transport.out.is_empty();
+        let is_sending = !self.transport.tcp_mut().out.is_empty();
         let rate = limits.bytes_per_s;
-        self.transport.unit_progress.is_too_slow(now_ns, is_amid, stall, rate)
-            | self.transport.transfer_progress.is_too_slow(now_ns, is_asked, stall, rate)
-            | self.transport.output_progress.is_too_slow(now_ns, is_sending, send_stall, rate)
+        self.transport.tcp_mut().unit_progress.is_too_slow(now_ns, is_amid, stall, rate)
+            | self.transport.tcp_mut().transfer_progress.is_too_slow(now_ns, is_asked, stall, rate)
+            | self.transport.tcp_mut().output_progress.is_too_slow(now_ns, is_sending, send_stall, rate)
     }
 
     /// Sends the queued bytes, as far as the socket takes them.
     ///
     /// # Errors
     /// The connection is broken.
-    pub fn send(&mut self, core: &mut Core) -> Result<(), Ended> {
-        self.is_dirty = false;
-        let before = self.transport.out.len();
+    pub(super) fn send_bytes(&mut self, core: &mut Core) -> Result<(), Ended> {
+        let before = self.transport.tcp_mut().out.len();
         let (mut free, mut ended) = (std::mem::take(&mut core.free), std::mem::take(&mut core.ended));
-        let sent = self.transport.out.send(&mut self.transport.stream, core.zeros.as_ref(), &mut free, &mut ended);
+        let tcp = self.transport.tcp_mut();
+        let sent = tcp.out.send(&mut tcp.stream, core.zeros.as_ref(), &mut free, &mut ended);
         core.free = free;
         self.outstanding = self.outstanding.saturating_sub(ended.len() as u32);
         for index in ended.drain(..) {
@@ -300,15 +319,16 @@ impl Connection {
         }
         core.ended = ended;
         core.give_free();
-        self.transport.wants_write = !sent?;
-        if self.transport.out.len() < before {
+        self.transport.tcp_mut().wants_write = !sent?;
+        if self.transport.tcp_mut().out.len() < before {
             afloat::moved(self, core);
         }
-        self.transport.output_progress.moved(before - self.transport.out.len());
-        if self.is_closing() && self.transport.out.is_empty() {
+        let tcp = self.transport.tcp_mut();
+        tcp.output_progress.moved(before - tcp.out.len());
+        if self.is_closing() && self.transport.tcp().out.is_empty() {
             // The target reads and drops the data that the host still sends: unread data would turn the goodbye into a
             // reset.
-            self.transport.stream.finish();
+            self.transport.tcp_mut().stream.finish();
         }
         Ok(())
     }
@@ -317,8 +337,8 @@ impl Connection {
     pub fn terminate(&mut self, core: &mut Core, fault: &Fault) {
         self.give_up(core, true);
         self.phase = Phase::Closing { until_ns: core.now_ns + LINGER_NS };
-        let (bytes, len) = fault.term_req(End::Controller, &self.transport.last_header).pdu();
-        self.transport.out.bytes(&bytes[..len]);
+        let (bytes, len) = fault.term_req(End::Controller, &self.transport.tcp_mut().last_header).pdu();
+        self.transport.tcp_mut().out.bytes(&bytes[..len]);
         self.mark_dirty(core);
     }
 }

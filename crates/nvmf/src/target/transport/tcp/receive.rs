@@ -9,11 +9,10 @@ use std::io::{self, IoSliceMut, Read};
 use crate::pdu::{Fault, Layout, Next, Pdu, PduType, digest};
 use crate::spec::Status;
 use crate::target::afloat;
-use crate::target::command::Stage;
 use crate::target::connection::{Connection, Ended};
 use crate::target::core::Core;
-use crate::target::transport::Sink;
-use crate::target::{io as io_command, queued};
+use crate::target::queued;
+use crate::target::transport::{Link, Sink};
 
 /// Receive calls for one I/O queue before other connections have their turn; one call for any other connection.
 const RECEIVES: usize = 8;
@@ -35,57 +34,18 @@ pub(super) struct Arriving {
 }
 
 impl Connection {
-    /// Stops reading until [`Connection::retry`] has found what `slot` lacks.
-    pub fn stall(&mut self, core: &mut Core, slot: u16) {
-        self.stalled = Some(slot);
-        core.stalled.push(self.token.index);
-    }
-
-    /// Goes on after a stall, if it can now.
-    ///
-    /// # Errors
-    /// A unit that arrived earlier breaks the protocol, and ends the connection.
-    pub fn retry(&mut self, core: &mut Core) -> Result<(), Ended> {
-        let Some(index) = self.stalled.take() else { return Ok(()) };
-        let goes_on = match self.slots.get(index).map(|slot| slot.stage) {
-            Some(Stage::Capsule) => io_command::room_for_capsule(self, core, index),
-            Some(Stage::Unadmitted) => io_command::admit(self, core, index),
-            _ => true,
-        };
-        if !goes_on {
-            return Ok(()); // stalled again
-        }
-        self.take_in_backlog(core)
-    }
-
-    /// Goes on when the peer has taken enough of the queued bytes.
-    ///
-    /// # Errors
-    /// A unit that arrived earlier breaks the protocol, and ends the connection.
-    pub fn resume(&mut self, core: &mut Core) -> Result<(), Ended> {
-        if !self.transport.is_choked || queued::is_beyond(self, core) {
-            return Ok(());
-        }
-        self.transport.is_choked = false;
-        self.take_in_backlog(core)
-    }
-
-    pub(in crate::target) fn take_in_backlog(&mut self, core: &mut Core) -> Result<(), Ended> {
-        let backlog = std::mem::take(&mut self.transport.backlog);
+    /// Acts on the bytes that have waited.
+    pub(in crate::target::transport) fn take_in_bytes(&mut self, core: &mut Core) -> Result<(), Ended> {
+        let backlog = std::mem::take(&mut self.transport.tcp_mut().backlog);
         let outcome = self.take_in(core, &backlog);
         queued::count(self, core);
         outcome
     }
 
-    /// True while the reactor must not read from the connection.
-    pub fn is_stalled(&self) -> bool {
-        self.stalled.is_some() || self.transport.is_choked || self.has_much_aside()
-    }
-
     /// Keeps bytes in the backlog: the connection cannot act on them yet.
     fn keep(&mut self, bytes: &[u8]) -> Result<(), Ended> {
-        self.transport.backlog.try_reserve_exact(bytes.len()).map_err(|_| Ended::Gone)?;
-        self.transport.backlog.extend_from_slice(bytes);
+        self.transport.tcp_mut().backlog.try_reserve_exact(bytes.len()).map_err(|_| Ended::Gone)?;
+        self.transport.tcp_mut().backlog.extend_from_slice(bytes);
         Ok(())
     }
 
@@ -103,9 +63,15 @@ impl Connection {
     /// Has the reactor read on if bytes wait in the process, as those of TLS do.
     #[inline]
     pub fn come_back(&self, core: &mut Core) {
-        if self.transport.stream.has_more() && !self.is_stalled() {
+        if self.transport.tcp().stream.has_more() && !self.is_stalled() {
             core.unread.push(self.token.index);
         }
+    }
+
+    /// True if received bytes wait in the process.
+    #[inline]
+    pub fn has_unread(&self) -> bool {
+        matches!(&self.transport, Link::Tcp(tcp) if tcp.has_more())
     }
 
     fn receive_some(&mut self, core: &mut Core, scratch: &mut [u8]) -> Result<(), Ended> {
@@ -125,8 +91,8 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error.into()),
             };
-            self.transport.unit_progress.moved(received as u64);
-            if matches!(self.transport.arriving, Some(Arriving { sink: Sink::Command(_), .. })) {
+            self.transport.tcp_mut().unit_progress.moved(received as u64);
+            if matches!(self.transport.tcp_mut().arriving, Some(Arriving { sink: Sink::Command(_), .. })) {
                 afloat::moved(self, core);
             }
             if self.is_closing() {
@@ -148,8 +114,9 @@ impl Connection {
 
     /// Bytes received, how many of them directly into a command's buffer, and how many there was room for.
     fn read(&mut self, scratch: &mut [u8]) -> io::Result<(usize, usize, usize)> {
-        let stream = &mut self.transport.stream;
-        if let Some(arriving) = &self.transport.arriving
+        let tcp = self.transport.tcp_mut();
+        let stream = &mut tcp.stream;
+        if let Some(arriving) = &tcp.arriving
             && let Sink::Command(index) = arriving.sink
             && arriving.pad == 0
             && arriving.left > 0
@@ -167,8 +134,9 @@ impl Connection {
 
     /// Accounts for data that were received directly into their command's buffer.
     fn data_in_place(&mut self, core: &mut Core, bytes: u32) -> Result<(), Ended> {
-        let Some(arriving) = &mut self.transport.arriving else { return Ok(()) };
-        if self.transport.receiver.agreement.data_digest
+        let tcp = self.transport.tcp_mut();
+        let Some(arriving) = &mut tcp.arriving else { return Ok(()) };
+        if tcp.receiver.agreement.data_digest
             && let Sink::Command(index) = arriving.sink
             && let Some(buffer) = self.slots.get(index).and_then(|slot| slot.buffer.as_ref())
         {
@@ -177,7 +145,7 @@ impl Connection {
         }
         arriving.at += bytes;
         arriving.left -= bytes;
-        self.transport.transfer_progress.moved(bytes.into());
+        tcp.transfer_progress.moved(bytes.into());
         if arriving.left == 0 && arriving.digest_left == 0 {
             self.data_over(core)?;
         }
@@ -193,30 +161,30 @@ impl Connection {
             if self.is_stalled() {
                 return self.keep(bytes);
             }
-            if self.transport.aside.is_some() {
+            if self.transport.tcp_mut().aside.is_some() {
                 bytes = self.more_aside(bytes);
                 if bytes.is_empty() {
                     return Ok(());
                 }
             }
-            if self.transport.arriving.is_some() {
+            if self.transport.tcp_mut().arriving.is_some() {
                 bytes = self.more_data(core, bytes)?;
                 continue;
             }
             if queued::is_beyond(self, core) {
                 self.send(core)?; // the kernel may take it at once
-                self.transport.is_choked = queued::is_beyond(self, core);
+                self.transport.tcp_mut().is_choked = queued::is_beyond(self, core);
                 continue;
             }
-            if self.transport.partial.is_empty() {
-                match self.transport.receiver.next(bytes) {
+            if self.transport.tcp_mut().partial.is_empty() {
+                match self.transport.tcp_mut().receiver.next(bytes) {
                     Ok(Next::Unit(layout, pdu)) => {
                         let (header, rest) = bytes.split_at(layout.header_bytes as usize);
                         bytes = rest;
                         self.unit(core, &layout, pdu, header)?;
                     }
                     Ok(Next::Need(_)) => {
-                        self.transport.partial.extend_from_slice(bytes);
+                        self.transport.tcp_mut().partial.extend_from_slice(bytes);
                         return Ok(());
                     }
                     Err(fault) => return Err(self.fault_at(fault, bytes)),
@@ -231,19 +199,23 @@ impl Connection {
     /// Completes a header whose beginning came earlier, and acts on the unit once the header is whole. Returns the
     /// bytes that are left.
     fn more_header<'a>(&mut self, core: &mut Core, bytes: &'a [u8]) -> Result<&'a [u8], Ended> {
-        let mut partial = std::mem::take(&mut self.transport.partial);
-        match self.transport.receiver.next(&partial) {
+        let mut partial = std::mem::take(&mut self.transport.tcp_mut().partial);
+        match self.transport.tcp_mut().receiver.next(&partial) {
             Ok(Next::Need(need)) => {
                 let (more, rest) = bytes.split_at(bytes.len().min(need - partial.len()));
                 partial.extend_from_slice(more);
                 if partial.len() == need
-                    && let Next::Unit(layout, pdu) =
-                        self.transport.receiver.next(&partial).map_err(|fault| self.fault_at(fault, &partial))?
+                    && let Next::Unit(layout, pdu) = self
+                        .transport
+                        .tcp_mut()
+                        .receiver
+                        .next(&partial)
+                        .map_err(|fault| self.fault_at(fault, &partial))?
                 {
                     self.unit(core, &layout, pdu, &partial)?;
                     return Ok(rest);
                 }
-                self.transport.partial = partial;
+                self.transport.tcp_mut().partial = partial;
                 Ok(rest)
             }
             // The receiver checks a header's digest when the header is whole.
@@ -258,7 +230,7 @@ impl Connection {
     /// Keeps the header of the unit that broke the protocol, for the TermReq.
     #[cold]
     pub(super) fn fault_at(&mut self, fault: Fault, header: &[u8]) -> Ended {
-        self.transport.last_header = header[..header.len().min(128)].to_vec();
+        self.transport.tcp_mut().last_header = header[..header.len().min(128)].to_vec();
         Ended::Fault(fault)
     }
 
@@ -276,7 +248,7 @@ impl Connection {
             Pdu::H2cData(data) => data.offset,
             _ => 0,
         };
-        self.transport.arriving = Some(Arriving {
+        self.transport.tcp_mut().arriving = Some(Arriving {
             sink,
             kind: layout.kind,
             pad: layout.data_at - layout.header_bytes,
@@ -291,16 +263,17 @@ impl Connection {
 
     /// Takes data, and their digest, out of the receive buffer. Returns the bytes that are left in the buffer.
     fn more_data<'a>(&mut self, core: &mut Core, bytes: &'a [u8]) -> Result<&'a [u8], Ended> {
-        let Some(arriving) = &mut self.transport.arriving else { return Ok(bytes) };
+        let tcp = self.transport.tcp_mut();
+        let Some(arriving) = &mut tcp.arriving else { return Ok(bytes) };
         let (padding, bytes) = bytes.split_at(bytes.len().min(arriving.pad as usize));
         arriving.pad -= padding.len() as u32;
         let (data, bytes) = bytes.split_at(bytes.len().min(arriving.left as usize));
         match arriving.sink {
             Sink::Nothing => {}
             Sink::Admin(most) => {
-                let room = (most as usize).saturating_sub(self.transport.admin_data.len()).min(data.len());
-                self.transport.admin_data.try_reserve_exact(room).map_err(|_| Ended::Gone)?;
-                self.transport.admin_data.extend_from_slice(&data[..room]);
+                let room = (most as usize).saturating_sub(tcp.admin_data.len()).min(data.len());
+                tcp.admin_data.try_reserve_exact(room).map_err(|_| Ended::Gone)?;
+                tcp.admin_data.extend_from_slice(&data[..room]);
             }
             Sink::Command(index) => {
                 if let Some(buffer) = self.slots.get(index).and_then(|slot| slot.buffer.as_mut()) {
@@ -308,12 +281,12 @@ impl Connection {
                 }
             }
         }
-        if self.transport.receiver.agreement.data_digest && arriving.kind != PduType::H2cTermReq {
+        if tcp.receiver.agreement.data_digest && arriving.kind != PduType::H2cTermReq {
             arriving.running = digest::extend(arriving.running, data);
         }
         arriving.at += data.len() as u32;
         arriving.left -= data.len() as u32;
-        self.transport.transfer_progress.moved(data.len() as u64);
+        tcp.transfer_progress.moved(data.len() as u64);
         let (tail, bytes) = match arriving.left {
             0 => bytes.split_at(bytes.len().min(arriving.digest_left as usize)),
             _ => (&bytes[..0], bytes),
@@ -330,14 +303,14 @@ impl Connection {
 
     /// Ends the arrival of a unit's data: the data and their digest are here.
     fn data_over(&mut self, core: &mut Core) -> Result<(), Ended> {
-        let Some(arriving) = self.transport.arriving.take() else { return Ok(()) };
-        let is_intact =
-            !self.transport.receiver.agreement.data_digest || u32::from_le_bytes(arriving.digest) == arriving.running;
+        let Some(arriving) = self.transport.tcp_mut().arriving.take() else { return Ok(()) };
+        let is_intact = !self.transport.tcp_mut().receiver.agreement.data_digest
+            || u32::from_le_bytes(arriving.digest) == arriving.running;
         match arriving.sink {
             Sink::Nothing => {}
             Sink::Admin(_) => {
-                let data = std::mem::take(&mut self.transport.admin_data);
-                if let Some(command) = self.transport.admin_command.take() {
+                let data = std::mem::take(&mut self.transport.tcp_mut().admin_data);
+                if let Some(command) = self.transport.tcp_mut().admin_command.take() {
                     match is_intact {
                         true => self.carry_out(core, &command, &data),
                         false => self.respond(core, command.cid, Status::TRANSIENT_TRANSPORT_ERROR, 0),

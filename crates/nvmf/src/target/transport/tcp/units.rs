@@ -28,8 +28,8 @@ impl Connection {
 
     fn handshake(&mut self, core: &mut Core, request: &IcReq) -> Result<Sink, Fault> {
         let (response, agreement) = request.granted(self.max_io_bytes)?;
-        self.transport.out.bytes(&response.pdu());
-        self.transport.receiver.agreement = agreement;
+        self.transport.tcp_mut().out.bytes(&response.pdu());
+        self.transport.tcp_mut().receiver.agreement = agreement;
         self.phase = Phase::Connect;
         self.opened_ns = core.now_ns;
         self.mark_dirty(core);
@@ -47,9 +47,12 @@ impl Connection {
                 let why = "admin commands have 8192 bytes at most";
                 Fault::field(PduType::CapsuleCmd, "PLEN", 4, bytes.into(), why)
             }
+            Breach::CapsuleTooShort { .. } | Breach::CapsuleTooLong | Breach::IdentifierInUse { .. } => {
+                unreachable!("breaches of messages, not of a stream")
+            }
         })?;
         if let Sink::Admin(_) = sink {
-            self.transport.admin_command = Some(Box::new(command));
+            self.transport.tcp_mut().admin_command = Some(Box::new(command));
         }
         Ok(sink)
     }
