@@ -11,10 +11,14 @@
 //! of the same queue, has been polled.
 
 mod carry;
+mod counts;
+mod late;
 mod manager;
 mod memory;
 mod stack;
 
+pub use counts::{Counts, counts, is_inside};
+pub use late::miss;
 pub use stack::{Adapter, Channel, Completions, Connection, Incoming, Listener, Outgoing};
 
 use std::collections::{HashMap, VecDeque};

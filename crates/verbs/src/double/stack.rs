@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use super::counts::{Inside, polled};
+use super::late::is_missed;
 use super::manager::{End, Note, Notes, drain, raise, signal};
 use super::{CompletionQueue, Domain, Fabric, Pair, Region, SharedReceives};
 use crate::stack::{Event, Greeting, Limits, NO_NUMBER, Number, PairOptions, Reads, Verbs};
@@ -145,6 +147,7 @@ impl Verbs for Fabric {
     }
 
     fn next_event(&self, channel: &Channel) -> io::Result<Option<Event<Fabric>>> {
+        let _inside = Inside::begin(|counts| counts.looks += 1);
         let mut state = self.state();
         let notes = &mut state.manager.channels[channel.index];
         let taken = notes.waiting.pop_front();
@@ -272,7 +275,13 @@ impl Verbs for Fabric {
     }
 
     fn poll(&self, queue: &Completions, most: usize, into: &mut Vec<Completion>) -> io::Result<()> {
-        into.extend(Fabric::poll(self, queue.queue, most)?);
+        let _inside = Inside::begin(|counts| counts.polls += 1);
+        if is_missed() {
+            return Ok(());
+        }
+        let taken = Fabric::poll(self, queue.queue, most)?;
+        polled(taken.len());
+        into.extend(taken);
         Ok(())
     }
 
@@ -281,11 +290,13 @@ impl Verbs for Fabric {
     }
 
     fn arm(&self, queue: &Completions) -> io::Result<()> {
+        let _inside = Inside::begin(|counts| counts.arms += 1);
         self.state().queues[queue.queue.0].armed = Some(queue.signal.clone());
         Ok(())
     }
 
     fn take_notices(&self, queue: &Completions) -> io::Result<()> {
+        let _inside = Inside::begin(|counts| counts.looks += 1);
         drain(&queue.signal);
         Ok(())
     }
@@ -298,6 +309,9 @@ impl Verbs for Fabric {
     }
 
     fn post(&self, pair: &Connection, work: Work<'_>) -> io::Result<()> {
+        let signaled = u64::from(work.signaled);
+        let _inside =
+            Inside::begin(|counts| (counts.posts, counts.signaled) = (counts.posts + 1, counts.signaled + signaled));
         pair.check(work.parts)?;
         if matches!(work.request, Request::Read { .. }) && !pair.may_read {
             return Err(invalid());
@@ -306,11 +320,13 @@ impl Verbs for Fabric {
     }
 
     fn receive(&self, pair: &Connection, receive: Receive<'_>) -> io::Result<()> {
+        let _inside = Inside::begin(|counts| counts.receives += 1);
         pair.check(receive.parts)?;
         self.post_receive(pair.pair, receive)
     }
 
     fn receive_shared(&self, receives: &SharedReceives, receive: Receive<'_>) -> io::Result<()> {
+        let _inside = Inside::begin(|counts| counts.receives += 1);
         self.post_shared_receive(*receives, receive)
     }
 }
