@@ -32,6 +32,40 @@ fn what_is_wrong_is_said_in_one_line_and_nothing_is_left() {
         (&["serve", "--null", "abc"], &["--null abc", "expected 64m"]),
         (&["run", "--check", "--name=a", "--ioengine=gfapi", "--size=1m"], &["gfapi", "volume="]),
         (&["run", "--check", "--name=a", "--ioengine=nvme_tcp", "--size=1m"], &["nvme_tcp", "traddr="]),
+        (&["run", "--check", "--name=a", "--ioengine=nvme_rdma", "--size=1m"], &["nvme_rdma", "traddr="]),
+        (
+            &[
+                "run",
+                "--check",
+                "--name=a",
+                "--ioengine=nvme_rdma",
+                "--size=1m",
+                "--filename=trtype=tcp traddr=127.0.0.1",
+            ],
+            &["does not speak trtype=tcp", "ioengine=nvme_tcp"],
+        ),
+        (
+            &[
+                "run",
+                "--name=a",
+                "--ioengine=nvme_rdma",
+                "--size=1m",
+                "--filename=traddr=127.0.0.1",
+                "--digest_enable=BOTH",
+            ],
+            &["digest_enable=BOTH is not an option of the engine nvme_rdma"],
+        ),
+        // Where there is no RDMA device, or no rdma-core, and where there is one.
+        (
+            &[
+                "run",
+                "--name=a",
+                "--ioengine=nvme_rdma",
+                "--size=1m",
+                "--filename=traddr=127.0.0.1 subnqn=nqn.2016-06.io.spdk:cnode1",
+            ],
+            &["cannot connect to 127.0.0.1:4420 over RDMA"],
+        ),
         (&["run", "--check", "--name=a", "--ioengine=cpuio", "--cpuload=9", "--lockfile=exclusive"], &["lockfile"]),
         (&["run", "--name=a", "--rw=read", "--size=1m", "--ss=iops:1", "--ss_dur=9", "--ss_interval=5"], &["fewer"]),
         (&["run", "--name=a", "--rw=read", "--size=1m", "--ss=iops:1", "--ss_dur=9", "--ss_interval=9ms"], &["short"]),

@@ -30,7 +30,7 @@ fn what_cannot_be_reached_is_one_line_that_says_what_there_is() {
         (at(port, &format!("subnqn={NQN} ns=1")), other, &["Connect Invalid Host", other, "hosts that are listed"]),
         (at(port, "ns=1"), other, &["no subsystem is offered to this host"]),
         (at(closed, &format!("subnqn={NQN} ns=1")), HOST, &["Connection refused", "nothing listens there"]),
-        (at(0, &format!("subnqn={NQN} ns=1")), HOST, &["trsvcid=0 is not a TCP port"]),
+        (at(0, &format!("subnqn={NQN} ns=1")), HOST, &["trsvcid=0 is not a port"]),
     ] {
         let host = format!("--hostnqn={host}");
         let line = refused(place.path(), &[&load(&filename, "--rw=randread")[..], &[&host]].concat());

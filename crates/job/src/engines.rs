@@ -160,6 +160,10 @@ pub static ENGINES: &[EngineSpec] = &[
         "subnqn", "hostnqn", "hostid", "dhchap_key", "dhchap_ctrlr_key", "tls_key", "concat", "digest_enable",
         "nr_io_queues", "keep_alive_tmo", "ctrl_loss_tmo", "hostname", "port", "poll", "discard_payload",
     ]),
+    Engine::new("nvme_rdma", "NVMe over RDMA, without the kernel's initiator").opens_files().options(&[
+        "subnqn", "hostnqn", "hostid", "dhchap_key", "dhchap_ctrlr_key", "nr_io_queues", "keep_alive_tmo",
+        "ctrl_loss_tmo", "hostname", "port", "poll",
+    ]),
     Engine::new("sg", "SCSI commands to /dev/sda, or to /dev/sg0: asynchronous there, without direct=1 and sync=1").by_commands()
         .options(&["readfua", "writefua", "sg_write_mode"]),
     Engine::new("io_uring_cmd", "NVMe commands to /dev/ng0n1, through io_uring").by_commands().options(&[

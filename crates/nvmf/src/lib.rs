@@ -1,4 +1,5 @@
-//! NVMe/TCP: the codec of its units, a target with pacing, an initiator, and the control plane of the target.
+//! NVMe over TCP and RDMA: the codec of their units, a target with pacing, an initiator, and the control plane of the
+//! target.
 //!
 //! ```text
 //! spec ── what NVMe and NVMe over Fabrics lay down: commands, completions, status, identify, logs, properties

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use double::{BLOCK, Double, Mood, Server, Style, Whim};
 use memory::Memory;
-use nvmf::initiator::{Address, Broken, Controller, Done, IoQueue, Options, Queue, Renewal, Transfer, discover};
+use nvmf::initiator::{Address, Broken, Controller, Done, Link, Options, Queue, Renewal, Transfer, discover};
 use nvmf::pdu::{self, Agreement, C2hData, Fault, IcReq, R2t};
 use nvmf::spec::{Command, Completion, Range, Status, opcode::io as op};
 use proptest::prelude::*;
@@ -373,12 +373,12 @@ fn address(server: &Server) -> Address {
 }
 
 /// Drives queues until this number of commands has ended.
-fn drive(queues: &mut [IoQueue], memory: &mut Memory, count: usize) -> Result<Vec<Done>, Broken> {
+fn drive(queues: &mut [Link], memory: &mut Memory, count: usize) -> Result<Vec<Done>, Broken> {
     let mut done = Vec::new();
     while done.len() < count {
-        for IoQueue { queue, stream } in queues.iter_mut() {
-            queue.send(stream, memory)?;
-            queue.receive(stream, memory, &mut done)?;
+        for link in queues.iter_mut() {
+            link.send(memory)?;
+            link.receive(memory, &mut done)?;
         }
         std::thread::yield_now();
     }
@@ -389,15 +389,16 @@ fn drive(queues: &mut [IoQueue], memory: &mut Memory, count: usize) -> Result<Ve
 fn a_controller_is_found_connected_and_used() {
     let server = Server::start(Style::default(), BYTES, serve());
     let found = discover(&server.address.into(), &options()).unwrap();
-    assert_eq!(found.len(), 1);
+    assert_eq!(found.iter().map(|found| found.is_referral).collect::<Vec<_>>(), [false, true], "not that over RDMA");
     assert_eq!(found[0].address.port, server.address.port());
 
     let asked = Options { queues: 9, depth: 1000, header_digest: true, data_digest: true, ..options() };
     // Without a name: the only subsystem.
     let (controller, mut queues) = Controller::connect(&server.address.into(), &asked).unwrap();
     assert_eq!(controller.subsystem().as_str(), Style::default().subnqn);
-    assert_eq!((queues.len(), queues[0].queue.depth()), (4, 128), "what the controller grants");
-    assert!(queues[0].queue.agreement().header_digest && queues[0].queue.agreement().data_digest);
+    assert_eq!((queues.len(), queues[0].depth()), (4, 128), "what the controller grants");
+    let Link::Tcp(link) = &queues[0] else { panic!("the default transport") };
+    assert!(link.queue.agreement().header_digest && link.queue.agreement().data_digest);
     assert_eq!(controller.namespaces().unwrap(), [1]);
     let namespace = controller.namespace(1).unwrap();
     assert_eq!((namespace.block_bytes, namespace.blocks), (512, BYTES as u64 / 512));
@@ -406,7 +407,7 @@ fn a_controller_is_found_connected_and_used() {
     assert_eq!(controller.max_transfer_bytes(), 128 << 10);
 
     let mut memory = Memory((0..4).map(|tag| (tag, vec![tag as u8 + 1; 16384])).collect());
-    for (tag, IoQueue { queue, .. }) in queues.iter_mut().enumerate() {
+    for (tag, queue) in queues.iter_mut().enumerate() {
         let command = Command::blocks(op::WRITE, 1, tag as u64 * 32, 32);
         assert!(queue.issue(tag as u32, command, Transfer::Out { at: 0, len: 16384 }, &memory));
     }
@@ -470,10 +471,10 @@ fn a_lost_controller_is_found_again_and_what_was_outstanding_is_known() {
     let mut memory = Memory((0..2).map(|tag| (tag, vec![7; 4096])).collect());
     let command = |tag: u32| Command::blocks(op::WRITE, 1, u64::from(tag) * 8, 8);
     for tag in 0..2 {
-        assert!(queues[0].queue.issue(tag, command(tag), Transfer::Out { at: 0, len: 4096 }, &memory));
+        assert!(queues[0].issue(tag, command(tag), Transfer::Out { at: 0, len: 4096 }, &memory));
     }
     assert!(drive(&mut queues, &mut memory, 1).is_err(), "the connection breaks");
-    let mut outstanding: Vec<_> = queues[0].queue.outstanding_commands().collect();
+    let mut outstanding: Vec<_> = queues[0].outstanding_commands();
     outstanding.sort_by_key(|&(tag, ..)| tag);
     assert_eq!(outstanding.len(), 2);
     controller.lost(1);
@@ -483,7 +484,7 @@ fn a_lost_controller_is_found_again_and_what_was_outstanding_is_known() {
     };
     assert_eq!((generation, controller.generation()), (2, 2));
     for (tag, command, transfer) in outstanding {
-        assert!(queues[0].queue.issue(tag, command, transfer, &memory));
+        assert!(queues[0].issue(tag, command, transfer, &memory));
     }
     assert!(drive(&mut queues, &mut memory, 2).unwrap().iter().all(|done| done.status.is_ok()));
     assert_eq!(server.memory.lock().unwrap()[..8192], [7; 8192]);

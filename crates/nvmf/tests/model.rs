@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use memory::Memory;
 use nvmf::auth::{Credentials, Group, Hash, Keys, Policy, Secret, TlsKey};
 use nvmf::device::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn, Latency};
-use nvmf::initiator::{Address, Controller, Done, IoQueue, Options, Renewal, Transfer};
+use nvmf::initiator::{Address, Controller, Done, Link, Options, Renewal, Transfer};
 use nvmf::spec::opcode::io;
 use nvmf::spec::{Command, Range, Status};
 use nvmf::target::{self, NamespaceSpec, SubsystemSpec, Target};
@@ -130,7 +130,7 @@ struct Run {
     target: Target,
     trouble: Trouble,
     controller: Controller,
-    queues: Vec<IoQueue>,
+    queues: Vec<Link>,
     generation: u64,
     model: Model,
     memory: Memory,
@@ -235,7 +235,8 @@ impl Run {
             if self.trouble == Trouble::Breaks && self.random.one_in(150) {
                 let queue = self.random.below(self.queues.len() as u64) as usize;
                 // The connection may be broken already.
-                let _ = self.queues[queue].stream.tcp().shutdown(Shutdown::Both);
+                let Link::Tcp(link) = &self.queues[queue] else { panic!("over TCP") };
+                let _ = link.stream.tcp().shutdown(Shutdown::Both);
             }
             if self.random.one_in(20) {
                 self.move_a_queue();
@@ -333,7 +334,7 @@ impl Run {
         };
         self.memory.0.insert(tag, bytes);
         let queue = self.random.below(self.queues.len() as u64) as usize;
-        if !self.queues[queue].queue.issue(tag, command, transfer, &self.memory) {
+        if !self.queues[queue].issue(tag, command, transfer, &self.memory) {
             self.memory.0.remove(&tag);
             return false;
         }
@@ -347,9 +348,9 @@ impl Run {
 
     fn exchange(&mut self) {
         let (mut done, mut broken) = (Vec::new(), self.controller.generation() != self.generation);
-        for IoQueue { queue, stream } in &mut self.queues {
-            broken |= queue.send(stream, &self.memory).is_err();
-            broken |= queue.receive(stream, &mut self.memory, &mut done).is_err();
+        for link in &mut self.queues {
+            broken |= link.send(&self.memory).is_err();
+            broken |= link.receive(&mut self.memory, &mut done).is_err();
         }
         for done in done {
             self.end(done);
@@ -381,8 +382,7 @@ impl Run {
 
     fn reconnect(&mut self) {
         self.broken += 1;
-        let parts: Vec<_> =
-            self.queues.drain(..).flat_map(|queue| queue.queue.outstanding_commands().collect::<Vec<_>>()).collect();
+        let parts: Vec<_> = self.queues.drain(..).flat_map(|queue| queue.outstanding_commands()).collect();
         self.controller.lost(self.generation);
         match self.controller.renewed(Duration::from_secs(120)) {
             Some(Renewal::Queues(generation, queues)) => (self.generation, self.queues) = (generation, queues),
@@ -390,7 +390,7 @@ impl Run {
         }
         let mut next = 0;
         for (tag, command, transfer) in parts {
-            while !self.queues[next].queue.issue(tag, command, transfer, &self.memory) {
+            while !self.queues[next].issue(tag, command, transfer, &self.memory) {
                 next += 1;
             }
         }
@@ -404,7 +404,7 @@ impl Run {
             self.memory.0.insert(tag, vec![0xa5; len as usize]);
             self.flights.insert(tag, Flight { op: Op::Read, at: at as u64, count: step as u64, stamp: 0 });
             let command = Command::blocks(io::READ, 1, at as u64, step as u32);
-            assert!(self.queues[0].queue.issue(tag, command, Transfer::In { at: 0, len }, &self.memory));
+            assert!(self.queues[0].issue(tag, command, Transfer::In { at: 0, len }, &self.memory));
             while !self.flights.is_empty() {
                 self.exchange();
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nvmf::Wire;
 use nvmf::auth::{Credentials, Keys, Secret, TlsKey};
-use nvmf::initiator::{Address, Controller, Options, discover};
+use nvmf::initiator::{Address, Controller, Link, Options, discover};
 use nvmf::pdu::{self, Agreement, End, IcReq, Next, Pdu, Receiver};
 use nvmf::spec::{DISCOVERY_NQN, Status};
 use nvmf::target::{self, Limits, SecureChannel, SubsystemSpec, Target};
@@ -83,6 +83,12 @@ fn connected_by_hand(address: SocketAddr, of_key: &str, subsystem: &str, host: &
     }
 }
 
+/// The identity of the key that secures a connection.
+fn identity(link: &Link) -> &str {
+    let Link::Tcp(link) = link else { panic!("over TCP") };
+    link.stream.identity().expect("secured")
+}
+
 #[test]
 fn a_host_gets_in_with_its_key_and_where_the_key_is_for() {
     let served = served();
@@ -143,7 +149,7 @@ fn an_authentication_makes_the_key_of_the_connections() {
         for _ in 0..3 {
             let address = Address { subnqn: Some(FIRST.parse().unwrap()), ..served.address.into() };
             let (controller, queues) = Controller::connect(&address, &options).unwrap();
-            assert!(queues.iter().all(|queue| queue.stream.identity().unwrap().starts_with("NVMe1G02 ")));
+            assert!(queues.iter().all(|link| identity(link).starts_with("NVMe1G02 ")));
             drop(controller);
         }
         assert!(served.target.shutdown(Duration::from_secs(60)));

@@ -27,6 +27,7 @@ mod cpu;
 mod descriptors;
 pub(crate) mod devices;
 mod exec;
+mod fabrics;
 mod gfapi;
 mod guasi;
 mod io_uring;
@@ -39,7 +40,6 @@ mod names;
 mod net;
 mod null;
 mod nvme;
-mod nvme_tcp;
 mod offload;
 mod paced;
 mod posixaio;
@@ -51,6 +51,7 @@ mod slots;
 mod space;
 mod splice;
 
+pub use fabrics::use_rdma_stack;
 pub use locked::Locked;
 pub use offload::Offload;
 pub use paced::Paced;
@@ -287,7 +288,8 @@ static CONSTRUCTORS: &[(&str, Constructor)] = &[
     ("exec", exec::make),
     ("null", null::make),
     ("gfapi", gfapi::make),
-    ("nvme_tcp", nvme_tcp::make),
+    ("nvme_tcp", fabrics::make),
+    ("nvme_rdma", fabrics::make),
     ("sg", sg::make),
     ("io_uring_cmd", io_uring_cmd::make),
 ];
@@ -319,8 +321,9 @@ pub fn check(job: &Job) -> Result<(), Error> {
         return Ok(());
     }
     own_files_only(job)?;
-    if spec.name == "nvme_tcp" {
-        nvme_tcp::check(job)?;
+    let is_fabrics = fabrics::transport(spec.name).is_some();
+    if is_fabrics {
+        fabrics::check(job)?;
     }
     let names = match job.iolog.is_replay() {
         true => Vec::new(), // the log names them
@@ -328,7 +331,7 @@ pub fn check(job: &Job) -> Result<(), Error> {
     };
     names.iter().try_for_each(|name| match spec.name {
         "gfapi" => gfapi::locate(job, name).map(drop),
-        "nvme_tcp" => nvme_tcp::locate(job, name).map(drop),
+        _ if is_fabrics => fabrics::locate(job, name).map(drop),
         _ => Ok(()),
     })
 }

@@ -168,9 +168,9 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     fn new(job: &'a Job, paths: &'a [String], words: &'a SharedWords) -> Result<Worker<'a>, Error> {
         let maker = Maker::find(&job.engine)?;
-        // This job makes files, so it writes, even if the user's job only reads.
+        // This job makes files and looks for signatures, so it writes and reads, even if the user's job does only one.
         let mut own = job.clone();
-        own.rw.directions.write = true;
+        (own.rw.directions.write, own.rw.directions.read) = (true, true);
         (own.files.direct, own.files.sync) = (false, job::job::OpenSync::None);
         let (slots, free) = Slots::new(DEPTH, CHUNK_BYTES as usize, 0, &Memory::Anonymous)
             .map_err(|error| Error::system("no memory for layout", "", error))?;

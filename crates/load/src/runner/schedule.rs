@@ -70,7 +70,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     sources::find_states(plan, &places(plan))?;
     trial::trial(plan, &makers)?;
     let clock = clock_for(plan);
-    if makers.iter().any(|maker| maker.spec.name == "nvme_tcp") {
+    if makers.iter().any(|maker| ["nvme_tcp", "nvme_rdma"].contains(&maker.spec.name)) {
         // Before there are clones, which would all measure it at once.
         sys::wake::cost_ns();
     }

@@ -5,13 +5,53 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use crate::spec::Nqn;
+use crate::spec::log::DiscoveryEntry;
+use crate::spec::rdma::KeyedSgl;
+
+/// The way in which bytes travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP, plain or secured by TLS.
+    #[default]
+    Tcp,
+    /// RDMA: InfiniBand, RoCE, iWARP.
+    Rdma,
+}
+
+impl Transport {
+    /// The word for `trtype=`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::Tcp => "tcp",
+            Transport::Rdma => "rdma",
+        }
+    }
+
+    /// TRTYPE of discovery entries.
+    pub(super) fn trtype(self) -> u8 {
+        match self {
+            Transport::Tcp => DiscoveryEntry::TCP,
+            Transport::Rdma => DiscoveryEntry::RDMA,
+        }
+    }
+
+    /// Bytes that one command can move, whatever the controller takes; a multiple of 4096.
+    pub(super) fn max_command_bytes(self) -> u32 {
+        match self {
+            Transport::Tcp => 1 << 30,
+            Transport::Rdma => KeyedSgl::MAX_BYTES / 4096 * 4096,
+        }
+    }
+}
 
 /// A transport address, with the subsystem and the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
+    /// The transport.
+    pub transport: Transport,
     /// Host name or IP address of the target.
     pub traddr: String,
-    /// TCP port of the target.
+    /// Port of the target: a TCP port, or that of the connection manager.
     pub port: u16,
     /// Some(true) permits IPv6 addresses only, Some(false) IPv4 only, None both.
     pub ipv6: Option<bool>,
@@ -42,10 +82,11 @@ impl Address {
     /// The address in a text of `key=value` (or `key:value`) pairs between spaces.
     ///
     /// # Errors
-    /// An unknown key or value, one that is given twice, a transport other than TCP, no `traddr`.
+    /// An unknown key or value, one that is given twice, an unknown transport, no `traddr`.
     pub fn parse(text: &str) -> Result<Address, AddressError> {
         let wrong = |why: String| AddressError { text: text.trim().to_string(), why };
-        let (mut traddr, mut port, mut ipv6, mut subnqn, mut nsid) = (None, None, None, None, None);
+        let (mut transport, mut traddr, mut port, mut ipv6) = (None, None, None, None);
+        let (mut subnqn, mut nsid) = (None, None);
         for pair in text.split_whitespace() {
             let Some((key, value)) = pair.split_once(['=', ':']) else {
                 return Err(wrong(format!("{pair:?} is not key=value")));
@@ -53,14 +94,15 @@ impl Address {
             let no = |what: &str| Err(wrong(format!("{key}={value} {what}")));
             let lower = value.to_ascii_lowercase();
             let repeated = match key.to_ascii_lowercase().as_str() {
-                "trtype" if lower == "tcp" => false,
-                "trtype" => return no("is another transport: only tcp is here"),
+                "trtype" if lower == "tcp" => transport.replace(Transport::Tcp).is_some(),
+                "trtype" if lower == "rdma" => transport.replace(Transport::Rdma).is_some(),
+                "trtype" => return no("is another transport: there are tcp and rdma"),
                 "adrfam" if lower == "ipv4" || lower == "ipv6" => ipv6.replace(lower == "ipv6").is_some(),
                 "adrfam" => return no("is neither ipv4 nor ipv6"),
                 "traddr" => traddr.replace(value.trim_matches(['[', ']']).to_string()).is_some(),
                 "trsvcid" => match value.parse() {
                     Ok(number) if number > 0 => port.replace(number).is_some(),
-                    _ => return no("is not a TCP port"),
+                    _ => return no("is not a port"),
                 },
                 "subnqn" => subnqn.replace(value.parse().map_err(|error| wrong(format!("{error}")))?).is_some(),
                 "ns" => match value.parse() {
@@ -74,6 +116,7 @@ impl Address {
             }
         }
         Ok(Address {
+            transport: transport.unwrap_or_default(),
             traddr: traddr.ok_or_else(|| wrong("traddr= is missing".into()))?,
             port: port.unwrap_or(Address::PORT),
             ipv6,
@@ -98,15 +141,20 @@ impl Address {
 
     /// True if both mean the same subsystem, so that one controller serves both.
     pub fn is_same_subsystem(&self, other: &Address) -> bool {
-        let place = |address: &Address| (address.traddr.clone(), address.port, address.ipv6, address.subnqn.clone());
-        place(self) == place(other)
+        Address { nsid: 0, ..self.clone() } == Address { nsid: 0, ..other.clone() }
+    }
+
+    /// The place of the target, for messages.
+    pub(super) fn place(&self) -> String {
+        format!("{}:{}", self.traddr, self.port)
     }
 }
 
 impl From<SocketAddr> for Address {
-    /// The address without a subsystem.
+    /// The address over TCP, without a subsystem.
     fn from(socket: SocketAddr) -> Address {
         Address {
+            transport: Transport::Tcp,
             traddr: socket.ip().to_string(),
             port: socket.port(),
             ipv6: Some(matches!(socket.ip(), IpAddr::V6(_))),
@@ -119,7 +167,7 @@ impl From<SocketAddr> for Address {
 impl fmt::Display for Address {
     /// Writes the address in the form that [`Address::parse`] reads.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "trtype=tcp")?;
+        write!(f, "trtype={}", self.transport.name())?;
         if let Some(ipv6) = self.ipv6 {
             write!(f, " adrfam={}", if ipv6 { "ipv6" } else { "ipv4" })?;
         }
@@ -145,6 +193,9 @@ mod tests {
         );
         assert_eq!(address.to_string(), text.replace("TCP", "tcp").replace("IPv4", "ipv4"));
         assert_eq!(Address::parse("trtype:TCP traddr:127.0.0.1").unwrap().port, 4420);
+        let rdma = "trtype=rdma traddr=10.0.2.15 trsvcid=4420";
+        assert_eq!(Address::parse(rdma).unwrap().transport, Transport::Rdma);
+        assert_eq!(Address::parse(rdma).unwrap().to_string(), rdma);
         let six = Address::parse("traddr=[::1] adrfam=ipv6").unwrap();
         assert_eq!(six.resolve().unwrap(), ["[::1]:4420".parse().unwrap()]);
         assert_eq!((six.subnqn, six.nsid), (None, 0));
@@ -157,9 +208,10 @@ mod tests {
     fn what_is_none_is_refused_with_the_reason() {
         for (text, why) in [
             ("trtype=tcp", "traddr= is missing"),
-            ("trtype=rdma traddr=h", "only tcp"),
+            ("trtype=fc traddr=h", "there are tcp and rdma"),
+            ("trtype=rdma trtype=rdma traddr=h", "twice"),
             ("traddr=h traddr=i", "twice"),
-            ("traddr=h trsvcid=70000", "TCP port"),
+            ("traddr=h trsvcid=70000", "is not a port"),
             ("traddr=h ns=0", "begin at 1"),
             ("traddr=h subnqn=x", "not an NVMe qualified name"),
             ("traddr=h hostnqn=x", "is not known"),

@@ -1,19 +1,13 @@
-//! One TCP connection: handshake, Connect, and commands one at a time, waiting for each. Slow work belongs here: the
+//! One connection: Connect, authentication, and commands one at a time, waiting for each. Slow work belongs here: the
 //! threads that do it may wait.
 
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::io;
 use std::time::{Duration, Instant};
 
-use super::{Address, Broken, Buffers, Done, Error, Options, Queue, Transfer};
-use crate::Wire;
+use super::{Broken, Buffers, Done, Error, Link, Options, Transfer};
 use crate::auth::{Entropy, Host, Policy};
-use crate::pdu::{COMMON_BYTES, End, Fault, IcReq, Limits, Next, Pdu, Receiver};
 use crate::spec::fabrics::{self, Authentication, Connect, ConnectData, DYNAMIC_CONTROLLER};
 use crate::spec::{Command, Nqn, Status};
-
-/// Data in the capsules of the admin queue: Base specification 2.0, section 3.3.2.1.1.
-const ADMIN_CAPSULE_BYTES: u32 = 8192;
 
 /// Room for any message of an authentication: what Linux has too.
 const AUTHENTICATION_BYTES: usize = 4096;
@@ -21,17 +15,14 @@ const AUTHENTICATION_BYTES: usize = 4096;
 /// A connected queue whose answers are waited for.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub queue: Queue,
-    pub stream: Wire,
+    pub link: Link,
     /// The address of the peer, for messages.
     place: String,
-    timeout: Duration,
+    pub timeout: Duration,
     /// Commands that ended while another was waited for.
     pub others: Vec<Done>,
     /// Commands issued: their tags.
     issued: u32,
-    /// The number of the key that the controller has taken.
-    pub offer: usize,
 }
 
 /// Memory of the one command that is waited for. The others have no data.
@@ -71,34 +62,8 @@ pub(super) enum Purpose {
 }
 
 impl Connection {
-    /// A connection for a queue of the subsystem, after the handshake. `depth` commands may be outstanding. The
-    /// connection is secured by one of the keys, if there are any. `offer` is the number of the key that the controller
-    /// has taken before; 0 at first.
-    pub fn open(
-        address: &Address,
-        subsystem: &Nqn,
-        options: &Options,
-        depth: u32,
-        keys: &[tls::Psk],
-        mut offer: usize,
-    ) -> Result<Connection, Error> {
-        let place = format!("{}:{}", address.traddr, address.port);
-        let what = format!("cannot connect to {place}");
-        let dialled = || dial(address, options.timeout).map_err(|error| Error::broken(&what, &Broken::Io(error)));
-        let stream = loop {
-            let stream = dialled()?;
-            let Some(key) = keys.get(offer) else { break Wire::Plain(stream) };
-            match secure(stream, key.clone(), Instant::now() + options.timeout) {
-                Ok(wire) => break wire,
-                // The controller may know the key by another identity, or derived in another way.
-                Err(error) if error.is_refusal() && offer + 1 < keys.len() => offer += 1,
-                Err(error) => return Err(refused(&what, subsystem, &error)),
-            }
-        };
-        let mut connection =
-            handshake(stream, options, depth, &place).map_err(|broken| Error::broken(what, &broken))?;
-        connection.offer = offer;
-        Ok(connection)
+    pub fn new(link: Link, place: String, timeout: Duration) -> Connection {
+        Connection { link, place, timeout, others: Vec::new(), issued: 0 }
     }
 
     /// Connects the queue `qid` to a controller of the subsystem: a new one for the admin queue (0).
@@ -108,11 +73,10 @@ impl Connection {
         options: &Options,
         qid: u16,
         cntlid: u16,
-        depth: u32,
         purpose: Purpose,
     ) -> Result<Welcome, Error> {
         let kato_ms = if qid == 0 { options.keep_alive.as_millis().min(u32::MAX.into()) as u32 } else { 0 };
-        let sqsize = (depth.clamp(2, 65_536) - 1) as u16;
+        let sqsize = (self.link.depth().clamp(2, 65_536) - 1) as u16;
         let connect = Connect { recfmt: 0, qid, sqsize, cattr: Connect::NO_FLOW_CONTROL, kato_ms };
         let data = ConnectData {
             hostid: options.hostid,
@@ -218,8 +182,8 @@ impl Connection {
     /// Queues a command without data that may take its time. Returns the command's tag.
     pub fn start(&mut self, command: Command) -> Result<u32, Broken> {
         let tag = self.next_tag();
-        self.queue.issue(tag, command, Transfer::None, &Single(&mut []));
-        self.queue.send(&mut self.stream, &Single(&mut []))?;
+        self.link.issue(tag, command, Transfer::None, &Single(&mut []));
+        self.link.send(&Single(&mut []))?;
         Ok(tag)
     }
 
@@ -238,110 +202,21 @@ impl Connection {
         };
         let mut buffers = Single(memory);
         let until = Instant::now() + self.timeout;
-        if !self.queue.issue(tag, command, transfer, &buffers) {
+        if !self.link.issue(tag, command, transfer, &buffers) {
             return Err(Broken::Io(io::ErrorKind::QuotaExceeded.into()));
         }
         loop {
-            if !self.queue.send(&mut self.stream, &buffers)? || Instant::now() > until {
+            if !self.link.send(&buffers)? || Instant::now() > until {
                 return Err(Broken::Io(io::ErrorKind::TimedOut.into()));
             }
             let before = self.others.len();
-            let received = self.queue.receive(&mut self.stream, &mut buffers, &mut self.others);
+            let received = self.link.receive(&mut buffers, &mut self.others);
             let mine = self.others[before..].iter().position(|done| done.tag == tag);
             if let Some(mine) = mine {
                 return Ok(self.others.remove(before + mine));
             }
-            match received {
-                Ok(_) => {}
-                Err(Broken::Fault(fault)) => {
-                    self.queue.terminate(&fault, &mut self.stream);
-                    return Err(Broken::Fault(fault));
-                }
-                Err(broken) => return Err(broken),
-            }
+            received?;
         }
-    }
-}
-
-fn dial(address: &Address, timeout: Duration) -> io::Result<TcpStream> {
-    let mut outcome = Err(io::ErrorKind::NotFound.into());
-    for socket in address.resolve()? {
-        outcome = TcpStream::connect_timeout(&socket, timeout);
-        if outcome.is_ok() {
-            break;
-        }
-    }
-    let stream = outcome?;
-    stream.set_nodelay(true)?;
-    // Waiting reads come back now and then, so that the deadline of a command is seen.
-    stream.set_read_timeout(Some(timeout.min(Duration::from_millis(200))))?;
-    stream.set_write_timeout(Some(timeout))?;
-    Ok(stream)
-}
-
-/// The connection once both ends have proven the key.
-fn secure(stream: TcpStream, key: tls::Psk, until: Instant) -> Result<Wire, tls::Error> {
-    let mut stream = tls::Connector::new()?.connect(stream, key)?;
-    while stream.handshake()? != tls::Handshake::Done {
-        if Instant::now() > until {
-            return Err(io::Error::from(io::ErrorKind::TimedOut).into());
-        }
-    }
-    Ok(Wire::secured(stream))
-}
-
-fn refused(what: &str, subsystem: &Nqn, error: &tls::Error) -> Error {
-    let hint = match error {
-        error if error.is_refusal() => {
-            format!("has the target this key for this host's NQN and {subsystem}, and does the listener take TLS?")
-        }
-        tls::Error::Io(_) => "does the listener take TLS?".into(),
-        _ => String::new(),
-    };
-    Error::new(what, error.to_string(), hint, 13) // EACCES
-}
-
-fn handshake(mut stream: Wire, options: &Options, depth: u32, place: &str) -> Result<Connection, Broken> {
-    let asked = IcReq::asking(options.header_digest, options.data_digest);
-    stream.write_all(&asked.pdu())?;
-    let limits = Limits { capsule: 0, data: 0 };
-    let receiver = Receiver::new(End::Controller, limits);
-    let (mut bytes, mut len, mut need) = ([0; 256], 0, COMMON_BYTES);
-    let until = Instant::now() + options.timeout;
-    loop {
-        while len < need {
-            match stream.read(&mut bytes[len..need]) {
-                Ok(0) => return Err(Broken::Closed),
-                Ok(read) => len += read,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(Broken::Io(io::ErrorKind::TimedOut.into()));
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let fault = match receiver.next(&bytes[..len]) {
-            Ok(Next::Need(more)) => {
-                need = more;
-                continue;
-            }
-            Ok(Next::Unit(_, Pdu::IcResp(answer))) => match answer.agreement(&asked) {
-                Ok(agreement) => {
-                    let queue = Queue::new(depth, agreement, answer.maxh2cdata, ADMIN_CAPSULE_BYTES);
-                    let (place, timeout) = (place.to_string(), options.timeout);
-                    return Ok(Connection { queue, stream, place, timeout, others: Vec::new(), issued: 0, offer: 0 });
-                }
-                Err(fault) => fault,
-            },
-            Ok(Next::Unit(_, Pdu::TermReq { status, info })) => return Err(Broken::Terminated { status, info }),
-            Ok(Next::Unit(layout, _)) => Fault::sequence(layout.kind, "the first unit must be ICResp"),
-            Err(fault) => fault,
-        };
-        let (told, told_len) = fault.term_req(End::Host, &bytes[..len]).pdu();
-        // The connection ends either way.
-        let _ = stream.write(&told[..told_len]);
-        return Err(Broken::Fault(fault));
     }
 }
 

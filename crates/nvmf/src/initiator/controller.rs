@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 
 use super::connection::{Connection, Move, Purpose, Single, Welcome, property};
-use super::{Address, Broken, Error, Options, Queue, discovery};
-use crate::Wire;
+use super::dialer::Dialer;
+use super::{Address, Broken, Error, Link, Options, Transport, discovery};
 use crate::spec::fabrics::PropertyAccess;
 use crate::spec::opcode::admin;
 use crate::spec::property::{Capabilities, Configuration, ControllerStatus};
@@ -35,15 +35,6 @@ const GOODBYE: Duration = Duration::from_millis(500);
 /// Namespaces that a message names.
 const LISTED: usize = 16;
 
-/// An I/O queue that is ready: its socket does not block.
-#[derive(Debug)]
-pub struct IoQueue {
-    /// The protocol of the queue, without I/O.
-    pub queue: Queue,
-    /// The TCP connection of the queue.
-    pub stream: Wire,
-}
-
 /// A namespace as Identify gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespace {
@@ -59,7 +50,7 @@ pub struct Namespace {
 #[derive(Debug)]
 pub enum Renewal {
     /// The queues of a new association, and its number.
-    Queues(u64, Vec<IoQueue>),
+    Queues(u64, Vec<Link>),
     /// The controller stays lost: all that is outstanding has failed.
     Lost(Error),
 }
@@ -71,6 +62,7 @@ pub struct Controller {
     renewals: Receiver<Renewal>,
     thread: Option<JoinHandle<()>>,
     subsystem: Nqn,
+    transport: Transport,
 }
 
 struct Shared {
@@ -98,7 +90,7 @@ impl Controller {
     /// # Errors
     /// The error says where connecting failed and what to do. An address without a subsystem is an error if discovery
     /// does not find exactly one; the error lists those found.
-    pub fn connect(address: &Address, options: &Options) -> Result<(Controller, Vec<IoQueue>), Error> {
+    pub fn connect(address: &Address, options: &Options) -> Result<(Controller, Vec<Link>), Error> {
         let address = located(address, options)?;
         let subsystem = address.subnqn.clone().expect("located");
         let system = |error: std::io::Error| Error::new("cannot start a controller", error.to_string(), "", 11);
@@ -112,6 +104,7 @@ impl Controller {
             waker,
             identify: Mutex::new(identify),
         });
+        let transport = address.transport;
         let (orders, taken) = mpsc::channel();
         let (renewals, renewed) = mpsc::channel();
         let mut worker = Worker {
@@ -125,7 +118,7 @@ impl Controller {
         };
         let thread = std::thread::Builder::new().name("nvme-admin".into()).spawn(move || worker.run(connection));
         let thread = Some(thread.map_err(system)?);
-        Ok((Controller { shared, orders, renewals: renewed, thread, subsystem }, queues))
+        Ok((Controller { shared, orders, renewals: renewed, thread, subsystem, transport }, queues))
     }
 
     /// The NQN of the subsystem to which this controller belongs.
@@ -140,10 +133,11 @@ impl Controller {
 
     /// Bytes that one command may move; a multiple of 4096.
     pub fn max_transfer_bytes(&self) -> u32 {
-        match self.identify().mdts {
+        let of_controller = match self.identify().mdts {
             shift @ 1..=18 => 4096 << shift,
             _ => 1 << 30,
-        }
+        };
+        of_controller.min(self.transport.max_command_bytes())
     }
 
     /// The number of the association that is in force; queues of any other are to be dropped.
@@ -277,7 +271,7 @@ fn located(address: &Address, options: &Options) -> Result<Address, Error> {
                 "" => ("no subsystem is offered to this host", "is its NQN listed there? hostnqn= sets another".into()),
                 list => ("which subsystem?", format!("give subnqn=, one of: {list}")),
             };
-            Err(Error::new(format!("cannot connect to {}:{}", address.traddr, address.port), why, hint, 22))
+            Err(Error::new(format!("cannot connect to {}", address.place()), why, hint, 22))
         }
     }
 }
@@ -285,7 +279,7 @@ fn located(address: &Address, options: &Options) -> Result<Address, Error> {
 /// The error with the names of the existing subsystems, if the requested one does not exist.
 fn explained(error: Error, address: &Address, options: &Options) -> Error {
     let Some(subnqn) = address.subnqn.as_ref().filter(|_| error.hint == Error::NO_SUBSYSTEM) else { return error };
-    let place = format!("{}:{}", address.traddr, address.port);
+    let place = address.place();
     let found = discovery::discover(&Address { subnqn: None, ..address.clone() }, options).unwrap_or_default();
     let names: Vec<String> =
         found.iter().filter(|found| !found.is_referral).map(|found| found.nqn.to_string()).collect();
@@ -328,17 +322,15 @@ fn associate(
     address: &Address,
     subsystem: &Nqn,
     options: &Options,
-) -> Result<(Connection, IdentifyController, Vec<IoQueue>), Error> {
-    let keys = match options.concatenation {
+) -> Result<(Connection, IdentifyController, Vec<Link>), Error> {
+    let mut dialer = Dialer::new(address, subsystem, options);
+    if options.concatenation {
         // The connection has served when the key is made.
-        true => {
-            let mut plain = Connection::open(address, subsystem, options, ADMIN_DEPTH, &[], 0)?;
-            plain.join(subsystem, options, 0, 0, ADMIN_DEPTH, Purpose::Concatenation)?.generated
-        }
-        false => options.tls_keys(subsystem),
-    };
-    let mut admin = Connection::open(address, subsystem, options, ADMIN_DEPTH, &keys, 0)?;
-    let welcome = admin.join(subsystem, options, 0, 0, ADMIN_DEPTH, Purpose::Use)?;
+        let mut plain = dialer.open(0, 0, ADMIN_DEPTH)?;
+        dialer.secure_by(plain.join(subsystem, options, 0, 0, Purpose::Concatenation)?.generated);
+    }
+    let mut admin = dialer.open(0, 0, ADMIN_DEPTH)?;
+    let welcome = admin.join(subsystem, options, 0, 0, Purpose::Use)?;
     let (cntlid, capabilities) = enable(&mut admin, welcome, options)?;
     let mut page = [0; 4096];
     let identify = Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 };
@@ -361,16 +353,15 @@ fn associate(
     // With SQ flow control off as many commands may be outstanding as the queue has entries.
     let most = if identify.maxcmd == 0 { u32::MAX } else { identify.maxcmd.into() };
     let depth = options.depth.min(capabilities.queue_entries).min(most).clamp(1, 65_535);
-    let capsule_bytes = (identify.ioccsz * 16).saturating_sub(64);
     let mut queues = Vec::new();
     for qid in 1..=granted {
-        let mut connection = Connection::open(address, subsystem, options, depth, &keys, admin.offer)?;
-        connection.join(subsystem, options, qid, cntlid, depth, Purpose::Use)?;
-        let Connection { mut queue, stream, .. } = connection;
-        queue.set_capsule_bytes(if identify.icdoff == 0 { capsule_bytes } else { 0 });
+        let mut connection = dialer.open(qid, cntlid, depth)?;
+        connection.join(subsystem, options, qid, cntlid, Purpose::Use)?;
+        let Connection { mut link, .. } = connection;
+        link.learn(&identify);
         let system = |error: std::io::Error| Error::broken("cannot set up a queue", &Broken::Io(error));
-        stream.tcp().set_nonblocking(true).map_err(system)?;
-        queues.push(IoQueue { queue, stream });
+        link.set_nonblocking().map_err(system)?;
+        queues.push(link);
     }
     Ok((admin, identify, queues))
 }
@@ -472,34 +463,20 @@ impl Worker {
     /// Waits for the connection, an order, or the time; takes the bytes that have arrived. False if the connection is
     /// broken.
     fn sleep(&self, connection: &mut Connection, wait: Option<Duration>) -> bool {
-        // Bytes that wait in the process keep the thread from sleeping.
-        let wait = if connection.stream.has_more() { Some(Duration::ZERO) } else { wait };
+        let Ok(may_sleep) = connection.link.may_sleep() else { return false };
+        let wait = if may_sleep { wait } else { Some(Duration::ZERO) };
         let timeout = wait
             .map(|wait| rustix::event::Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() });
-        let mut fds = [
-            PollFd::from_borrowed_fd(connection.stream.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.woken.as_fd(), PollFlags::IN),
-        ];
+        let mut fds = vec![PollFd::from_borrowed_fd(self.woken.as_fd(), PollFlags::IN)];
+        connection.link.watch(&mut fds);
         if rustix::event::poll(&mut fds, timeout.as_ref()).is_err() {
             return true; // interrupted
         }
-        let (came, woken) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
-        let came = came || connection.stream.has_more();
-        if woken {
+        let came = fds[1..].iter().any(|fd| !fd.revents().is_empty()) || wait == Some(Duration::ZERO);
+        if !fds[0].revents().is_empty() {
             while std::io::Read::read(&mut &self.woken, &mut [0; 64]).is_ok_and(|read| read > 0) {}
         }
-        if !came {
-            return true;
-        }
-        match connection.queue.receive(&mut connection.stream, &mut Single(&mut []), &mut connection.others) {
-            Ok(_) => true,
-            Err(broken) => {
-                if let Broken::Fault(fault) = broken {
-                    connection.queue.terminate(&fault, &mut connection.stream);
-                }
-                false
-            }
-        }
+        !came || connection.link.receive(&mut Single(&mut []), &mut connection.others).is_ok()
     }
 
     /// Takes an event in, clears it by reading its log page, and asks for the next.
@@ -567,9 +544,8 @@ impl Worker {
 
 /// Shuts the controller down, so that it need not find out by itself.
 fn goodbye(mut connection: Connection) {
-    if connection.stream.tcp().set_read_timeout(Some(GOODBYE)).is_ok() {
-        let shutdown = Configuration::ENABLED.with_shutdown();
-        // The association ends either way.
-        let _ = connection.wait_for(PropertyAccess::set(property::CC, 4, shutdown.0.into()), Move::None);
-    }
+    connection.timeout = GOODBYE;
+    let shutdown = Configuration::ENABLED.with_shutdown();
+    // The association ends either way.
+    let _ = connection.wait_for(PropertyAccess::set(property::CC, 4, shutdown.0.into()), Move::None);
 }

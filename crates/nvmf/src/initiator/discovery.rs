@@ -2,7 +2,8 @@
 
 use super::connection::{Connection, Move, Purpose};
 use super::controller::enable;
-use super::{Address, Error, Options};
+use super::dialer::Dialer;
+use super::{Address, Error, Options, Transport};
 use crate::layout::Field;
 use crate::spec::log::{self, DiscoveryEntry, DiscoveryHeader};
 use crate::spec::{DISCOVERY_NQN, GetLogPage, Nqn};
@@ -18,19 +19,22 @@ pub struct Subsystem {
     pub is_referral: bool,
 }
 
+/// Entries of the queue.
+const DEPTH: u32 = 32;
 /// The most entries that are read: more than any service has, and no more memory than it takes.
 const MAX_ENTRIES: u64 = 65_536;
 /// Reading begins again when the log changes meanwhile.
 const ATTEMPTS: u32 = 10;
 
-/// The subsystems that the discovery service at `address` lets this host see over TCP, without the service itself.
+/// The subsystems that the discovery service at `address` lets this host see over the transport of the address, without
+/// the service itself.
 ///
 /// # Errors
 /// Nothing answers there, or not as a discovery service does.
 pub fn discover(address: &Address, options: &Options) -> Result<Vec<Subsystem>, Error> {
     let service: Nqn = DISCOVERY_NQN.parse().expect("a constant");
-    let mut connection = Connection::open(address, &service, options, 32, &options.tls_keys(&service), 0)?;
-    let welcome = connection.join(&service, options, 0, 0, 32, Purpose::Use)?;
+    let mut connection = Dialer::new(address, &service, options).open(0, 0, DEPTH)?;
+    let welcome = connection.join(&service, options, 0, 0, Purpose::Use)?;
     enable(&mut connection, welcome, options)?;
     for _ in 0..ATTEMPTS {
         let header = header(&mut connection)?;
@@ -39,7 +43,7 @@ pub fn discover(address: &Address, options: &Options) -> Result<Vec<Subsystem>, 
             let mut bytes = [0; DiscoveryEntry::BYTES];
             let offset = (index + 1) * DiscoveryEntry::BYTES as u64;
             read(&mut connection, offset, &mut bytes)?;
-            found.extend(subsystem(&DiscoveryEntry::get(&bytes)));
+            found.extend(subsystem(&DiscoveryEntry::get(&bytes), address.transport));
         }
         let mut check = header;
         if header.numrec > 0 {
@@ -50,7 +54,7 @@ pub fn discover(address: &Address, options: &Options) -> Result<Vec<Subsystem>, 
         }
     }
     let why = "its log changes faster than this host can read it";
-    Err(Error::new(format!("discovery at {}:{}", address.traddr, address.port), why, "", 16))
+    Err(Error::new(format!("discovery at {}", address.place()), why, "", 16))
 }
 
 fn header(connection: &mut Connection) -> Result<DiscoveryHeader, Error> {
@@ -65,12 +69,13 @@ fn read(connection: &mut Connection, offset: u64, bytes: &mut [u8]) -> Result<()
 }
 
 /// The subsystem of an entry; None if it cannot be used here.
-fn subsystem(entry: &DiscoveryEntry) -> Option<Subsystem> {
-    if entry.trtype != DiscoveryEntry::TCP || entry.subtype == DiscoveryEntry::CURRENT_DISCOVERY {
+fn subsystem(entry: &DiscoveryEntry, transport: Transport) -> Option<Subsystem> {
+    if entry.trtype != transport.trtype() || entry.subtype == DiscoveryEntry::CURRENT_DISCOVERY {
         return None;
     }
     let nqn = entry.subsystem().ok()?;
     let address = Address {
+        transport,
         traddr: entry.traddr.as_str()?.to_string(),
         port: entry.trsvcid.as_str()?.parse().ok()?,
         ipv6: Some(entry.adrfam == 2),

@@ -34,9 +34,9 @@ impl Error {
                 "nothing listens there: is the target running, and is this its port?"
             }
             Broken::Io(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                "no answer in time: is this the port of an NVMe/TCP target?"
+                "no answer in time: is this the port of an NVMe target?"
             }
-            Broken::Closed => "is this the port of an NVMe/TCP target, and are there connections left for this host?",
+            Broken::Closed => "is this the port of an NVMe target, and are there connections left for this host?",
             _ => "",
         };
         let why = match broken {

@@ -2,25 +2,30 @@
 //!
 //! ```text
 //! Address ─► Controller::connect ─► admin thread: keep-alive, events, reconnecting
-//!                                └► IoQueue (one a TCP connection): issue ─► send ─► receive ─► Done
+//!                                └► Link (one for each I/O queue): issue ─► send ─► receive ─► Done
+//! dialer ─► link ─► tcp: a socket and its units
+//!                └► rdma: a queue pair and registered memory
 //! ```
 //!
-//! The protocol is in [`Queue`], which knows no socket: it writes to any `Write`, reads from any `Read`, and moves data
-//! between those and the memory that [`Buffers`] lends, without copying large data. The thread that drives I/O queues
-//! never blocks; work that takes time (connecting, and connecting again) is done by the controller's own thread.
+//! A [`Link`] is the interface of both transports: nothing above it knows which one it is. The thread that drives I/O
+//! queues never blocks; work that takes time (connecting, and connecting again) is done by the controller's own thread.
 
 mod address;
 mod connection;
 mod controller;
+mod dialer;
 mod discovery;
 mod error;
+mod link;
 mod options;
-mod outgoing;
-mod queue;
+mod rdma;
+mod tcp;
 
-pub use address::{Address, AddressError};
-pub use controller::{Controller, IoQueue, Namespace, Renewal};
+pub use address::{Address, AddressError, Transport};
+pub use controller::{Controller, Namespace, Renewal};
 pub use discovery::{Subsystem, discover};
 pub use error::Error;
+pub use link::{Arrived, Broken, Buffers, Done, Issued, Link, Transfer};
 pub use options::{Options, this_host};
-pub use queue::{Arrived, Broken, Buffers, Done, Queue, Transfer};
+pub use rdma::{Arena, RdmaHost, RdmaLink};
+pub use tcp::{Queue, TcpLink};

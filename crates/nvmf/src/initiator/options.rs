@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use super::RdmaHost;
 use crate::auth::{Secret, TlsKey};
 use crate::identity::parse_uuid;
 use crate::spec::Nqn;
@@ -20,7 +21,7 @@ pub struct Options {
     pub header_digest: bool,
     /// True if the host asks for digests of data.
     pub data_digest: bool,
-    /// I/O queues, 1 to 65535, each a TCP connection. A controller may grant fewer.
+    /// I/O queues, 1 to 65535, each a connection. A controller may grant fewer.
     pub queues: u16,
     /// Commands outstanding on each I/O queue, 1 to 65535. A controller may take fewer.
     pub depth: u32,
@@ -41,6 +42,8 @@ pub struct Options {
     pub concatenation: bool,
     /// The time for which the host seeks a lost controller before everything fails; zero fails at once.
     pub controller_loss: Duration,
+    /// The stack and the memory for addresses over RDMA.
+    pub rdma: RdmaHost,
 }
 
 impl Default for Options {
@@ -62,6 +65,7 @@ impl Default for Options {
             tls_key: None,
             concatenation: false,
             controller_loss: Duration::from_secs(30),
+            rdma: RdmaHost::default(),
         }
     }
 }

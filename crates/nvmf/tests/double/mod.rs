@@ -8,18 +8,20 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use nvmf::pdu::{self, Agreement, C2hData, End, IcResp, Limits, Next, Pdu, R2t, Receiver, digest};
-use nvmf::spec::fabrics::{self, Connect, ConnectData, PropertyAccess};
-use nvmf::spec::log::{self, DiscoveryEntry, DiscoveryHeader};
-use nvmf::spec::opcode::{admin, io};
-use nvmf::spec::property::{self, Capabilities, ControllerStatus};
-use nvmf::spec::{
-    Command, Completion, Data, GetLogPage, Identify, IdentifyController, IdentifyNamespace, LbaFormat, Range, Status,
-    Text, cns, feature, namespace_list,
-};
+use nvmf::spec::log::DiscoveryEntry;
+use nvmf::spec::opcode::io;
+use nvmf::spec::{Command, Completion, Data, Range, Status};
+
+mod mind;
+pub mod rdma;
+pub use mind::Mind;
 
 pub const BLOCK: u32 = 512;
+/// A bound that only an end that hangs meets.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The style of the controller: the choices that the protocol leaves to it.
 #[derive(Clone, Debug)]
@@ -84,18 +86,15 @@ pub struct Double {
     transfers: HashMap<u16, (Command, u32, Vec<u8>)>,
     next_ttag: u16,
     greeted: bool,
-    is_admin: bool,
-    is_discovery: bool,
+    mind: Mind,
     seed: u64,
     pub closed: bool,
-    /// Keep-alives and discovery.
-    pub seen: Arc<AtomicU32>,
-    pub address: Option<SocketAddr>,
 }
 
 impl Double {
     pub fn new(style: Style, memory: Arc<Mutex<Vec<u8>>>, whim: Whim) -> Double {
         let limits = Limits { capsule: 8192.max(style.capsule_bytes), data: style.maxh2cdata };
+        let mind = Mind::new(style.clone(), memory.clone(), DiscoveryEntry::TCP);
         Double {
             style,
             memory,
@@ -108,12 +107,9 @@ impl Double {
             transfers: HashMap::new(),
             next_ttag: 0x100,
             greeted: false,
-            is_admin: false,
-            is_discovery: false,
+            mind,
             seed: 1,
             closed: false,
-            seen: Arc::default(),
-            address: None,
         }
     }
 
@@ -179,7 +175,7 @@ impl Double {
         if command.opcode == nvmf::spec::opcode::FABRICS {
             return self.fabrics(command, data);
         }
-        if self.is_admin {
+        if self.mind.is_admin {
             return self.admin(command);
         }
         match (self.whim)(&command) {
@@ -194,85 +190,14 @@ impl Double {
     }
 
     fn fabrics(&mut self, command: Command, data: &[u8]) {
-        let access = PropertyAccess::of(&command);
-        let result = match command.fctype() {
-            fabrics::CONNECT => {
-                let data = ConnectData::read(data.try_into().unwrap());
-                self.is_discovery = data.subsystem().unwrap().is_discovery();
-                if !self.is_discovery && data.subsystem().unwrap().as_str() != self.style.subnqn {
-                    let (status, result) = Connect::invalid(true, Connect::AT_SUBNQN);
-                    return self.answer(command.cid, status, result);
-                }
-                let connect = Connect::of(&command);
-                self.is_admin = connect.qid == 0;
-                assert_eq!(data.cntlid, if self.is_admin { 0xffff } else { 7 });
-                assert_eq!(connect.cattr, Connect::NO_FLOW_CONTROL);
-                Connect::accepted(7, false, false)
-            }
-            fabrics::PROPERTY_GET if access.offset == property::CAP => {
-                Capabilities { queue_entries: 128, timeout_ms: 5000 }.value()
-            }
-            fabrics::PROPERTY_GET => ControllerStatus { ready: true, ..ControllerStatus::default() }.value().into(),
-            fabrics::PROPERTY_SET => 0,
-            other => panic!("Fabrics command {other:#x}"),
-        };
-        self.answer(command.cid, Status::SUCCESS, result);
+        let (status, result) = self.mind.fabrics(&command, data);
+        self.answer(command.cid, status, result);
     }
 
     fn admin(&mut self, command: Command) {
-        let identify = Identify::of(&command);
-        match command.opcode {
-            admin::IDENTIFY => {
-                let page = match identify.cns {
-                    cns::CONTROLLER => IdentifyController {
-                        cntlid: 7,
-                        mdts: self.style.mdts,
-                        maxcmd: 128,
-                        ioccsz: (64 + self.style.capsule_bytes) / 16,
-                        iorcsz: 1,
-                        oaes: feature::EVENT_NAMESPACE,
-                        ..IdentifyController::default()
-                    }
-                    .write(),
-                    cns::ACTIVE_NAMESPACES => namespace_list([1], command.nsid),
-                    cns::NAMESPACE if command.nsid == 1 => {
-                        let blocks = self.memory.lock().unwrap().len() as u64 / u64::from(BLOCK);
-                        let mut namespace = IdentifyNamespace { nsze: blocks, ncap: blocks, ..Default::default() };
-                        namespace.lbaf[0] = LbaFormat { lbads: 9, ..LbaFormat::default() };
-                        namespace.write()
-                    }
-                    _ => [0; 4096],
-                };
-                self.data(&command, 0, &page, false);
-                self.answer(command.cid, Status::SUCCESS, 0);
-            }
-            admin::SET_FEATURES if feature::identifier(command.cdw10) == feature::NUMBER_OF_QUEUES => {
-                self.answer(command.cid, Status::SUCCESS, feature::queues_value(4).into());
-            }
-            admin::GET_LOG_PAGE => {
-                let page = GetLogPage::of(&command);
-                assert_eq!((page.lid, self.is_discovery), (log::DISCOVERY, true));
-                let address = self.address.unwrap();
-                let entry = DiscoveryEntry {
-                    trtype: DiscoveryEntry::TCP,
-                    adrfam: DiscoveryEntry::address_family(address.ip()),
-                    subtype: DiscoveryEntry::NVM,
-                    subnqn: self.style.subnqn.parse::<nvmf::spec::Nqn>().unwrap().field(),
-                    trsvcid: Text::new(&address.port().to_string()),
-                    traddr: Text::new(&address.ip().to_string()),
-                    ..DiscoveryEntry::default()
-                };
-                let header = DiscoveryHeader { genctr: 3, numrec: 1, recfmt: 0 };
-                let log = [header.write(), entry.write()].concat();
-                self.data(&command, 0, &log[page.offset as usize..][..page.length as usize], false);
-                self.answer(command.cid, Status::SUCCESS, 0);
-            }
-            admin::ASYNC_EVENT_REQUEST => {}
-            admin::KEEP_ALIVE => {
-                self.seen.fetch_add(1, Ordering::Relaxed);
-                self.answer(command.cid, Status::SUCCESS, 0);
-            }
-            _ => self.answer(command.cid, Status::SUCCESS, 0),
+        if let Some((page, status, result)) = self.mind.admin(&command) {
+            self.data(&command, 0, &page, false);
+            self.answer(command.cid, status, result);
         }
         self.release();
     }
@@ -349,7 +274,7 @@ impl Double {
 
     fn answer(&mut self, cid: u16, status: Status, result: u64) {
         let completion = Completion { cid, status, result, ..Completion::default() };
-        let hold = self.style.shuffle && !self.is_admin;
+        let hold = self.style.shuffle && !self.mind.is_admin;
         self.unit(|agreement, out| pdu::response(&completion, agreement, out), hold);
     }
 
@@ -389,7 +314,7 @@ impl Server {
                 }
                 connections.fetch_add(1, Ordering::Relaxed);
                 let mut double = Double::new(style.clone(), memory.clone(), whim.clone());
-                (double.seen, double.address) = (seen.clone(), Some(address));
+                (double.mind.seen, double.mind.address) = (seen.clone(), Some(address));
                 let down = down.clone();
                 std::thread::spawn(move || attend(double, stream, &down));
             }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 
-use super::queue::Buffers;
+use crate::initiator::Buffers;
 
 /// Pieces of one system call.
 const PIECES: usize = 64;

@@ -1,42 +1,42 @@
-//! Namespaces of NVMe/TCP subsystems through the project's own initiator: a real depth, without the kernel's.
+//! Namespaces of NVMe over Fabrics subsystems through the project's own initiator: a real depth, without the kernel's.
+//! `nvme_tcp` and `nvme_rdma` are this engine over one of the two transports; only its options know which.
 //!
 //! One controller a clone and subsystem, with as many I/O queues as its depth needs. Requests become commands when they
-//! are queued, and leave in one system call when they are submitted; data move between socket and slot. When the
-//! connection is lost, the engine issues the outstanding commands again on the next one.
+//! are queued, and leave together when they are submitted; data move between connection and slot. When the connection
+//! is lost, the engine drops all its queues, and then issues the outstanding commands again on the next one: no data of
+//! the old connection can come into a slot that has been used again.
+
+mod options;
 
 use std::collections::VecDeque;
-use std::io::{self, IoSliceMut, Read};
-use std::os::fd::{AsFd, RawFd};
-use std::path::Path;
+use std::io;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use job::Job;
 use job::workload::OpKind;
 use measure::Direction;
-use nvmf::Wire;
-use nvmf::auth::{Secret, TlsKey};
 use nvmf::initiator::{
-    Address, Arrived, Broken, Buffers, Controller, Done, Error as NvmeError, IoQueue, Namespace, Options, Renewal,
-    Transfer,
+    Address, Arena, Arrived, Buffers, Controller, Done, Error as NvmeError, Link, Namespace, Options, Renewal, Transfer,
 };
 use nvmf::spec::{Command, Range, Status, opcode};
 use pace::Poll;
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::RecvFlags;
+use rustix::event::Timespec;
 use sys::clock::monotonic_ns;
 
 use super::looking::{Looking, poll_of};
 use super::{Completion, Engine, Queued, Request, Setup, Slots, Storage};
 use crate::Error;
+use options::is_on;
+pub use options::use_rdma_stack;
+pub(super) use options::{check, locate, transport};
 
-/// Makes the engine.
+/// Makes the engine, over the transport that the job's engine names.
 pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
-    Ok(Box::new(NvmeTcp::new(setup)?))
+    Ok(Box::new(Fabrics::new(setup)?))
 }
 
-/// Commands on one connection where the user does not say: what controllers take by default.
-const QUEUE_DEPTH: u32 = 128;
 /// The longest single wait for a controller that is lost.
 const RENEWAL_WAIT: Duration = Duration::from_millis(5);
 /// Commands that leave together at most: the controller works on them while more are made.
@@ -47,7 +47,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// The tag of a Flush that is waited for; ops have the numbers of their slots.
 const FLUSH: u32 = u32::MAX;
 
-struct NvmeTcp {
+struct Fabrics {
     remotes: Vec<Remote>,
     files: Vec<File>,
     ops: Ops,
@@ -155,34 +155,33 @@ impl Buffers for Ops {
     fn keeps_data(&self) -> bool {
         !self.discards
     }
+
+    /// The range of a trim is not in its slot.
+    #[inline]
+    fn slot(&self, tag: u32) -> Option<u32> {
+        match self.table.get(tag as usize) {
+            Some(Some(op)) if op.request.kind != OpKind::Io(Direction::Trim) => Some(tag),
+            _ => None,
+        }
+    }
 }
 
-/// A connection whose large data are thrown away: the first slice of a vectored read says how many bytes of them to
-/// take out of the socket, and keeps its own (MSG_TRUNC, tcp(7)). Other reads are those of the connection.
-struct Discarding<'a>(&'a mut Wire);
-
-impl Read for Discarding<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
+// SAFETY: the memory of the slots lives as long as they do, and slots are disjoint parts of it. The token of a slot is
+// in `Ops` while a command that moves data of the slot is outstanding, so that nobody can borrow the bytes: RDMA links
+// ask `Ops` for the slot's number, and never for its bytes.
+unsafe impl Arena for Slots {
+    fn count(&self) -> u32 {
+        Slots::count(self)
     }
 
-    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let Some((payload, behind)) = buffers.split_first_mut() else { return Ok(0) };
-        let (_, discarded) = rustix::net::recv(self.0.tcp(), &mut **payload, RecvFlags::TRUNC)?;
-        if discarded < payload.len() || discarded == 0 {
-            return Ok(discarded);
-        }
-        match self.0.read_vectored(behind) {
-            Ok(read) => Ok(discarded + read),
-            // The next read meets the end of the connection, or its error, again.
-            Err(_) => Ok(discarded),
-        }
+    fn slot(&self, index: u32) -> *mut [u8] {
+        std::ptr::slice_from_raw_parts_mut(self.pointer(index), self.slot_bytes())
     }
 }
 
 /// A controller with its queues. Connections end before the controller is told goodbye.
 struct Remote {
-    queues: Vec<IoQueue>,
+    queues: Vec<Link>,
     /// The association that the queues belong to.
     generation: u64,
     /// The queue that the next command goes to.
@@ -223,7 +222,7 @@ impl Remote {
     fn has_issued(&mut self, part: Part, ops: &Ops) -> bool {
         for _ in 0..self.queues.len() {
             self.next = if self.next + 1 < self.queues.len() { self.next + 1 } else { 0 };
-            if self.queues[self.next].queue.issue(part.tag, part.command, part.transfer, ops) {
+            if self.queues[self.next].issue(part.tag, part.command, part.transfer, ops) {
                 return true;
             }
         }
@@ -237,8 +236,7 @@ impl Remote {
         {
             self.parked.pop_front();
         }
-        let sent = |IoQueue { queue, stream }: &mut IoQueue| !queue.has_unsent() || queue.send(stream, ops).is_ok();
-        if !self.queues.iter_mut().all(sent) {
+        if !self.queues.iter_mut().all(|queue| queue.send(ops).is_ok()) {
             self.break_off();
         }
     }
@@ -246,23 +244,13 @@ impl Remote {
     /// Takes in the answers that have come.
     fn receive(&mut self, ops: &mut Ops, ended: &mut Vec<Done>) -> Arrived {
         let (mut most, mut broken) = (Arrived::Nothing, self.generation != self.controller.generation());
-        for IoQueue { queue, stream } in &mut self.queues {
-            // A queue without outstanding commands can only report that it is closed: the next command finds that out.
-            if queue.outstanding() == 0 {
+        for queue in &mut self.queues {
+            if !queue.is_expecting() {
                 continue;
             }
-            let received = match ops.discards {
-                false => queue.receive(stream, ops, ended),
-                true => queue.receive(&mut Discarding(stream), ops, ended),
-            };
-            match received {
+            match queue.receive(ops, ended) {
                 Ok(arrived) => most = most.max(arrived),
-                Err(why) => {
-                    if let Broken::Fault(fault) = why {
-                        queue.terminate(&fault, stream);
-                    }
-                    broken = true;
-                }
+                Err(_) => broken = true,
             }
         }
         // Ended commands leave the table before the outstanding ones are issued again.
@@ -279,10 +267,26 @@ impl Remote {
         most
     }
 
-    /// Gives up the association and parks the outstanding commands.
+    /// True if nothing has come that the descriptors of the queues would not show.
+    fn may_sleep(&mut self) -> bool {
+        for queue in &mut self.queues {
+            match queue.may_sleep() {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(_) => {
+                    self.break_off();
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Gives up the association and parks the outstanding commands. All its connections end here, before a command can
+    /// be issued again.
     fn break_off(&mut self) {
-        for IoQueue { queue, .. } in self.queues.drain(..) {
-            let parts = queue.outstanding_commands();
+        for queue in self.queues.drain(..) {
+            let parts = queue.outstanding_commands().into_iter();
             self.parked.extend(parts.map(|(tag, command, transfer)| Part { tag, command, transfer }));
         }
         self.controller.lost(self.generation);
@@ -306,10 +310,10 @@ impl Remote {
     }
 }
 
-impl NvmeTcp {
-    fn new(setup: &Setup) -> Result<NvmeTcp, Error> {
+impl Fabrics {
+    fn new(setup: &Setup) -> Result<Fabrics, Error> {
         check(setup.job)?;
-        let options = options(setup)?;
+        let options = options::options(setup)?;
         let mut remotes: Vec<Remote> = Vec::new();
         let mut files = Vec::new();
         for name in setup.names {
@@ -325,7 +329,7 @@ impl NvmeTcp {
             files.push(File { remote, nsid: address.nsid, namespace: None });
         }
         let depth = setup.depth.max(1) as usize;
-        Ok(NvmeTcp {
+        Ok(Fabrics {
             remotes,
             files,
             ops: Ops {
@@ -445,16 +449,11 @@ impl NvmeTcp {
             remote.renew(&mut self.ops, patience);
             return true;
         }
-        let queues = self.remotes.iter().flat_map(|remote| &remote.queues);
-        if queues.clone().any(|IoQueue { stream, .. }| stream.has_more()) {
-            return true; // bytes wait where the kernel does not see them
+        if !self.remotes.iter_mut().all(Remote::may_sleep) {
+            return true;
         }
-        let mut fds: Vec<PollFd> = queues
-            .map(|IoQueue { queue, stream }| {
-                let out = if queue.has_unsent() { PollFlags::OUT } else { PollFlags::empty() };
-                PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN | out)
-            })
-            .collect();
+        let mut fds = Vec::new();
+        self.remotes.iter().flat_map(|remote| &remote.queues).for_each(|queue| queue.watch(&mut fds));
         // The sleep ends now and then, to notice a controller that is lost while its queues are silent.
         let timeout_ns = timeout_ns.unwrap_or(u64::MAX).min(NOTICE_NS);
         let timeout = Timespec { tv_sec: (timeout_ns / NS_PER_S) as i64, tv_nsec: (timeout_ns % NS_PER_S) as i64 };
@@ -462,7 +461,7 @@ impl NvmeTcp {
     }
 }
 
-impl Engine for NvmeTcp {
+impl Engine for Fabrics {
     fn reason(&self, errno: i32) -> Option<String> {
         let refusal = self.ops.refusal;
         (!refusal.is_ok() && refusal.errno() == errno).then(|| format!("the controller answered {refusal}"))
@@ -534,7 +533,7 @@ impl Engine for NvmeTcp {
     }
 }
 
-impl Storage for NvmeTcp {
+impl Storage for Fabrics {
     fn bytes(&self, file: u32) -> io::Result<Option<u64>> {
         let Namespace { block_bytes, blocks, .. } = self.namespace(file)?;
         Ok(Some(blocks * u64::from(block_bytes)))
@@ -581,108 +580,6 @@ impl Storage for NvmeTcp {
     fn unlink(&mut self, _file: u32) -> io::Result<()> {
         Err(io::Error::from_raw_os_error(libc::EPERM))
     }
-}
-
-/// Refuses `discard_payload=1` beside what needs the data of reads.
-///
-/// # Errors
-/// A usage error that names the option beside it.
-pub(super) fn check(job: &Job) -> Result<(), Error> {
-    let digests = option(job, "digest_enable").unwrap_or("NONE").to_ascii_uppercase();
-    let reader = match &job.verify {
-        Some(_) => "verify= compares them",
-        None if digests == "DATA" || digests == "BOTH" => "a data digest (digest_enable=) is computed over them",
-        None => return Ok(()),
-    };
-    if !is_on(job, "discard_payload") {
-        return Ok(());
-    }
-    let hint = format!("{reader}: leave one of the two out");
-    Err(Error::usage("discard_payload=1 throws the data of reads away", format!("in job {}", job.name), hint))
-}
-
-/// The address that a file's name stands for, completed by the job's options.
-pub(super) fn locate(job: &Job, name: &str) -> Result<Address, Error> {
-    let option = |key: &str| option(job, key);
-    let mut text = match name.trim().parse::<u32>() {
-        Ok(number) => format!("ns={number}"),
-        Err(_) => name.to_string(),
-    };
-    for (key, from) in [("traddr", "hostname"), ("trsvcid", "port"), ("subnqn", "subnqn")] {
-        let is_there = text.split_whitespace().any(|pair| pair.to_ascii_lowercase().starts_with(key));
-        if let Some(value) = option(from).filter(|_| !is_there) {
-            text.push_str(&format!(" {key}={value}"));
-        }
-    }
-    let place = format!("in job {}", job.name);
-    Address::parse(&text).map_err(|error| Error::usage(format!("ioengine=nvme_tcp: {error}"), place, ""))
-}
-
-fn option<'a>(job: &'a Job, key: &str) -> Option<&'a str> {
-    job.ring.other.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
-}
-
-fn is_on(job: &Job, key: &str) -> bool {
-    option(job, key) == Some("1")
-}
-
-/// The options of a connection, as the job gives them.
-fn options(setup: &Setup) -> Result<Options, Error> {
-    let job = setup.job;
-    let wrong = |what: String| Error::usage(what, format!("in job {}", job.name), "");
-    let number = |key: &str| option(job, key).and_then(|value| value.parse::<u64>().ok());
-    let mut options = Options::default();
-    if let Some(name) = option(job, "hostnqn") {
-        options.set_host(name.parse().map_err(|error| wrong(format!("hostnqn={name}: {error}")))?);
-    }
-    if let Some(uuid) = option(job, "hostid") {
-        options.set_host_id(uuid).map_err(|error| wrong(format!("hostid={error}")))?;
-    }
-    (options.header_digest, options.data_digest) =
-        match option(job, "digest_enable").unwrap_or("NONE").to_ascii_uppercase().as_str() {
-            "NONE" => (false, false),
-            "HEADER" => (true, false),
-            "DATA" => (false, true),
-            "BOTH" => (true, true),
-            other => return Err(wrong(format!("digest_enable={other} is none of NONE, HEADER, DATA, BOTH"))),
-        };
-    let secret = |key: &str| {
-        let read = |path: &str| Secret::read(Path::new(path)).map_err(|error| wrong(format!("{key}={path}: {error}")));
-        option(job, key).map(read).transpose()
-    };
-    (options.secret, options.controller_secret) = (secret("dhchap_key")?, secret("dhchap_ctrlr_key")?);
-    if options.controller_secret.is_some() && options.secret.is_none() {
-        return Err(wrong("dhchap_ctrlr_key= needs dhchap_key=: hosts prove themselves first".into()));
-    }
-    if let Some(path) = option(job, "tls_key") {
-        let key = TlsKey::read(Path::new(path)).map_err(|error| wrong(format!("tls_key={path}: {error}")))?;
-        options.tls_key = Some(key);
-        if is_on(job, "discard_payload") {
-            return Err(wrong("discard_payload=1 takes bytes from the socket that tls_key= has to decrypt".into()));
-        }
-    }
-    options.concatenation = is_on(job, "concat");
-    if options.concatenation {
-        let why = match () {
-            () if options.tls_key.is_some() => "concat=1 makes a key of TLS, and tls_key= gives one: choose",
-            () if options.secret.is_none() => "concat=1 needs dhchap_key=: authentication makes the key of TLS",
-            () if is_on(job, "discard_payload") => "discard_payload=1 takes bytes that concat=1 has to decrypt",
-            () => "",
-        };
-        if !why.is_empty() {
-            return Err(wrong(why.into()));
-        }
-    }
-    if let Some(seconds) = number("keep_alive_tmo") {
-        options.keep_alive = Duration::from_secs(seconds);
-    }
-    if let Some(seconds) = number("ctrl_loss_tmo") {
-        options.controller_loss = Duration::from_secs(seconds);
-    }
-    let depth = setup.depth.max(1);
-    let queues = number("nr_io_queues").unwrap_or(depth.div_ceil(QUEUE_DEPTH).into()).clamp(1, 1024) as u32;
-    (options.queues, options.depth) = (queues as u16, depth.div_ceil(queues));
-    Ok(options)
 }
 
 fn refused(job: &Job, error: NvmeError) -> Error {

@@ -3,6 +3,7 @@
 use std::io::{self, IoSliceMut, Read, Write};
 
 use super::outgoing::Outgoing;
+use crate::initiator::link::{Arrived, Broken, Buffers, Done, Transfer};
 use crate::pdu::{
     self, Agreement, C2hData, End, Fault, H2cData, Layout, Limits, Next, Pdu, PduType, R2t, Receiver, digest,
 };
@@ -13,107 +14,6 @@ const INPUT_BYTES: usize = 256 << 10;
 /// Data of this many bytes go straight to their place, and no more than a header is read behind them.
 const LARGE_BYTES: usize = 16 << 10;
 const BEHIND_LARGE_BYTES: usize = 512;
-
-/// The memory of ops, lent for the time of a call. A tag stands for an op.
-pub trait Buffers {
-    /// The memory of an op, to be sent.
-    fn bytes(&self, tag: u32) -> &[u8];
-    /// The memory of an op, to be received into.
-    fn bytes_mut(&mut self, tag: u32) -> &mut [u8];
-    /// False if nobody will look at the data that are received: the queue does not copy them.
-    fn keeps_data(&self) -> bool {
-        true
-    }
-}
-
-/// The data that a command moves: that part of its op's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transfer {
-    /// The command has no data.
-    None,
-    /// The data go to the controller.
-    Out {
-        /// Offset of the first byte in the op's memory.
-        at: u32,
-        /// Length in bytes.
-        len: u32,
-    },
-    /// The data go to the host.
-    In {
-        /// Offset of the first byte in the op's memory.
-        at: u32,
-        /// Length in bytes.
-        len: u32,
-    },
-}
-
-/// A command that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Done {
-    /// The caller's name for the command, as given to [`Queue::issue`].
-    pub tag: u32,
-    /// The status with which the command ended.
-    pub status: Status,
-    /// Dwords 0 and 1 of its completion.
-    pub result: u64,
-}
-
-/// The reason why a connection is of no use any more. The controller may have carried out its outstanding commands or
-/// not.
-#[derive(Debug, thiserror::Error)]
-pub enum Broken {
-    /// The controller closed the connection.
-    #[error("the controller closed the connection")]
-    Closed,
-    /// The system reports an error of the connection.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    /// The controller violated the protocol.
-    #[error("the controller violates the protocol: {0}")]
-    Fault(#[from] Fault),
-    /// The controller says that the host violated the protocol.
-    #[error(
-        "the controller ended the connection: {} (FES {status:#x}, FEI {info:#x})",
-        pdu::FatalStatus::name(*.status)
-    )]
-    Terminated {
-        /// FES: the fatal error status of the TermReq PDU.
-        status: u16,
-        /// FEI: the fatal error information of the TermReq PDU.
-        info: u32,
-    },
-}
-
-/// The bytes that one read found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Arrived {
-    /// None: the source would block.
-    Nothing,
-    /// Fewer than there was room for.
-    Something,
-    /// As many as there was room for: more may be there.
-    Full,
-}
-
-impl Broken {
-    /// The positive error number that stands for the error in a program.
-    pub fn errno(&self) -> i32 {
-        const EAGAIN: i32 = 11;
-        const EPROTO: i32 = 71;
-        const ECONNRESET: i32 = 104;
-        const ETIMEDOUT: i32 = 110;
-        match self {
-            Broken::Closed => ECONNRESET,
-            Broken::Io(error) => match error.raw_os_error() {
-                Some(EAGAIN) => ETIMEDOUT,
-                Some(errno) => errno,
-                None if error.kind() == io::ErrorKind::TimedOut => ETIMEDOUT,
-                None => ECONNRESET,
-            },
-            Broken::Fault(_) | Broken::Terminated { .. } => EPROTO,
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
