@@ -331,10 +331,6 @@ pub struct SyncResult {
     pub lat_ns: Histogram,
 }
 
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
 /// Processor use, from getrusage(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuUsage {
@@ -350,7 +346,7 @@ pub struct CpuUsage {
     pub minor_faults: u64,
     /// Nanoseconds of the time above in which the engine looked for completions in vain (`poll=`), where it could have
     /// slept.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     pub looked_ns: u64,
 }
 
