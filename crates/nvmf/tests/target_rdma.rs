@@ -9,7 +9,7 @@ use nvmf::spec::fabrics::DYNAMIC_CONTROLLER;
 use nvmf::spec::log::{self, DiscoveryEntry, DiscoveryHeader};
 use nvmf::spec::opcode::{admin, io};
 use nvmf::spec::rdma::{KeyedSgl, RdmaAddress};
-use nvmf::spec::{Command, DISCOVERY_NQN, Status, cns};
+use nvmf::spec::{Command, DISCOVERY_NQN, Sgl, Status, cns};
 use nvmf::target::{Departure, Options, Portal};
 use rdma::{Dialing, HOST, Host, NQN, READS, Served, until};
 
@@ -336,16 +336,29 @@ fn a_shutdown_lets_commands_end() {
     assert!(queue.is_ended());
 }
 
+/// The work and the completions of each kind of command are those of docs/nvme-rdma.md.
 #[test]
-fn in_capsule_data_of_writes_need_no_read() {
+fn a_command_costs_what_the_manual_says() {
     let served = Served::plain();
     let (_admin, mut queue) = Host::pair(&served);
-    let posts = || served.target.stats().reactors[0].rdma.posts;
-    let before = posts();
-    assert_eq!(queue.write_in_capsule(1, 0, &[1; 4096]), Status::SUCCESS);
-    assert_eq!(posts() - before, 1, "the response alone");
-    assert_eq!(queue.write(1, 0, &[1; 4096]), Status::SUCCESS);
-    assert_eq!(posts() - before, 3, "a READ and the response");
-    assert_eq!(queue.read(1, 0, 8).unwrap(), [1; 4096]);
-    assert_eq!(posts() - before, 5, "a WRITE and the response");
+    let counts = || {
+        let rdma = served.target.stats().reactors[0].rdma;
+        (rdma.posts, rdma.completions)
+    };
+    // Two Connects, whose data are fetched, and two commands about properties.
+    until(|| counts() == (2 * 2 + 2, 2 * 3 + 2 * 2));
+    let range = queue.range(0, 4096);
+    let blocks = |opcode| Command { sgl: range.descriptor(), ..Command::blocks(opcode, 1, 0, 8) };
+    let in_capsule = Command { sgl: Sgl::in_capsule(4096), ..blocks(io::WRITE) };
+    for (command, in_capsule, posts, completions) in
+        [(blocks(io::READ), 0, 2, 2), (blocks(io::WRITE), 0, 2, 3), (in_capsule, 4096, 1, 2)]
+    {
+        let before = counts();
+        for _ in 0..100 {
+            assert!(queue.command_with(command, &vec![1; in_capsule]).status.is_ok());
+        }
+        // The last response completes at the target after it has come to the host.
+        until(|| counts().1 >= before.1 + 100 * completions);
+        assert_eq!(counts(), (before.0 + 100 * posts, before.1 + 100 * completions), "{:#x}", command.opcode);
+    }
 }
