@@ -125,11 +125,13 @@ fn prometheus_gets_a_histogram() {
         .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
         .collect();
     assert!(buckets.len() == 20 && buckets.is_sorted(), "{buckets:?}");
-    if has_program("promtool") {
+    if Path::new("/usr/bin/promtool").exists() {
         let mut checker = Command::new("promtool").args(["check", "metrics"]).stdin(Stdio::piped()).spawn().unwrap();
         let body = page.split("\r\n\r\n").nth(1).unwrap();
         checker.stdin.take().unwrap().write_all(body.as_bytes()).unwrap();
         assert!(checker.wait().unwrap().success(), "{body}");
+    } else {
+        skip("promtool (Debian package prometheus) is not installed: the histogram is not checked by it", false);
     }
 }
 
