@@ -720,6 +720,9 @@ const NAMESPACES: Subject =
 /// The target of Linux, in a guest.
 const NVMET: Subject = Subject { namespaces: Some(Service::Guest), ..NAMESPACES };
 
+/// The target of Linux over RDMA, on the machine of the engine, which is a guest.
+const RDMA_LINUX: Subject = Subject { engine: "nvme_rdma", namespaces: Some(Service::Linux), ..NAMESPACES };
+
 suite! {
     psync: BLOCKING;
     sync: Subject { engine: "sync", any_descriptor: false, ..BLOCKING };
@@ -767,6 +770,12 @@ suite! {
     nvmet_data_digests: Subject { engine: "nvme_tcp", options: |job| job.ring.other.push(("digest_enable".into(), "DATA".into())), ..NVMET };
     #[ignore = "run by nvme_tcp_on_the_target_of_linux, which boots one"]
     nvmet_digests: Subject { engine: "nvme_tcp", options: |job| job.ring.other.push(("digest_enable".into(), "BOTH".into())), ..NVMET };
+    #[ignore = "run by nvme_rdma_on_the_target_of_linux, which boots one"]
+    rdma_linux: RDMA_LINUX;
+    #[ignore = "run by nvme_rdma_on_the_target_of_linux, which boots one"]
+    rdma_linux_queues: Subject { options: |job| job.ring.other.push(("nr_io_queues".into(), "3".into())), ..RDMA_LINUX };
+    #[ignore = "run by nvme_rdma_on_the_target_of_linux, which boots one"]
+    rdma_linux_asleep: Subject { options: |job| job.ring.other.push(("poll".into(), "never".into())), ..RDMA_LINUX };
     io_uring_sqpoll: Subject { options: |job| job.ring.sq_poll = true, ..ASYNCHRONOUS };
 }
 
@@ -812,6 +821,17 @@ fn nvme_tcp_on_the_target_of_linux() {
     assert!(output.status.success(), "{said}\n{errors}");
     let passed = said.lines().filter(|line| line.starts_with("test nvmet") && line.ends_with("... ok")).count();
     assert!(passed > 50 && !said.contains("skipped: "), "{said}\n{errors}");
+}
+
+/// The initiator over RDMA with the target of a kernel of Debian 13, both on Soft-RoCE in a guest.
+#[test]
+#[ignore = "minutes of emulation: make test-guest"]
+fn nvme_rdma_on_the_target_of_linux() {
+    let output = namespaces::run_in_guest(&["rdma_linux", "--ignored", "--test-threads=1"]);
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}\n{errors}");
+    let passed = said.lines().filter(|line| line.starts_with("test rdma_linux") && line.ends_with("... ok")).count();
+    assert!(passed > 40 && !said.contains("skipped: "), "{said}\n{errors}");
 }
 
 /// Engines refuse with one line that says why and what to do.

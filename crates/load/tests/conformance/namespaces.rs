@@ -1,11 +1,14 @@
-//! The targets whose namespaces are an engine's files: Plimsoll's, in this process, and that of Linux, in a guest.
+//! The targets whose namespaces are an engine's files: Plimsoll's, in this process, and that of Linux, in a guest over
+//! TCP, or beside the engine over RDMA.
 
-use std::fs;
+use std::collections::HashMap;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -21,12 +24,15 @@ pub enum Service {
     Here,
     /// That of Linux, in the guest of [`run_on_guest`].
     Guest,
+    /// That of Linux, on this machine: in the guest of [`run_in_guest`].
+    Linux,
 }
 
 /// A target at work.
 pub enum Target {
     Here(nvmf::target::Target, SocketAddr),
     Guest(SocketAddr),
+    Linux(Mutex<HashMap<u32, File>>),
 }
 
 impl Target {
@@ -34,6 +40,9 @@ impl Target {
         if service == Service::Guest {
             let port = std::env::var("NVMET_PORT").expect("runs inside run_on_guest");
             return Target::Guest(SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap())));
+        }
+        if service == Service::Linux {
+            return Target::Linux(Mutex::default());
         }
         let target = nvmf::target::Target::start(nvmf::target::Options::default()).unwrap();
         target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(SUBSYSTEM) }).unwrap();
@@ -43,15 +52,20 @@ impl Target {
 
     /// The words by which an engine finds a namespace.
     pub fn filename(&self, nsid: u32) -> String {
-        let (Target::Here(_, address) | Target::Guest(address)) = self;
+        let address = match self {
+            Target::Here(_, address) | Target::Guest(address) => *address,
+            Target::Linux(_) => GUEST.parse().unwrap(),
+        };
         format!("traddr={} trsvcid={} subnqn={SUBSYSTEM} ns={nsid}", address.ip(), address.port())
     }
 
     /// Makes a file the namespace of that number, in place of any other.
     pub fn serve(&self, nsid: u32, path: PathBuf) {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let Target::Here(target, _) = self else {
-            return order(&format!("serve {nsid} {}", path.file_name().unwrap().display()));
+        let target = match self {
+            Target::Here(target, _) => target,
+            Target::Guest(_) => return order(&format!("serve {nsid} {}", path.file_name().unwrap().display())),
+            Target::Linux(disks) => return serve_by_linux(&mut disks.lock().unwrap(), nsid, &path),
         };
         let kind = DeviceKind::File {
             path,
@@ -74,11 +88,67 @@ impl Drop for Target {
     fn drop(&mut self) {
         match self {
             Target::Here(target, _) => drop(target.shutdown(Duration::from_secs(1))),
-            Target::Guest(_) if std::thread::panicking() => {} // the test has failed already
+            _ if std::thread::panicking() => {} // the test has failed already
+            Target::Linux(disks) => {
+                for (nsid, disk) in disks.get_mut().unwrap().drain() {
+                    remove_from_linux(nsid, disk);
+                }
+            }
             Target::Guest(_) => order("clear"),
         }
     }
 }
+
+/// The guest's own address, and the port of its target.
+const GUEST: &str = "10.0.2.15:4420";
+
+/// The directory of configfs that is the namespace of that number.
+fn namespace_of_linux(nsid: u32) -> PathBuf {
+    Path::new("/sys/kernel/config/nvmet/subsystems").join(SUBSYSTEM).join("namespaces").join(nsid.to_string())
+}
+
+/// Makes a loop device on the file the namespace of that number, in place of any other.
+fn serve_by_linux(disks: &mut HashMap<u32, File>, nsid: u32, path: &Path) {
+    if let Some(disk) = disks.remove(&nsid) {
+        remove_from_linux(nsid, disk);
+    }
+    let (disk, name) = crate::attach_loop(path).expect("the guest has loop devices");
+    let at = namespace_of_linux(nsid);
+    fs::create_dir(&at).unwrap();
+    fs::write(at.join("device_path"), name).unwrap();
+    fs::write(at.join("enable"), "1").unwrap();
+    disks.insert(nsid, disk);
+}
+
+fn remove_from_linux(nsid: u32, disk: File) {
+    let at = namespace_of_linux(nsid);
+    fs::write(at.join("enable"), "0").unwrap();
+    fs::remove_dir(&at).unwrap();
+    crate::detach_loop(&disk);
+}
+
+/// Runs tests of this program, by their names, in a guest whose kernel is the target over RDMA.
+pub fn run_in_guest(arguments: &[&str]) -> Output {
+    let place = tempfile::tempdir().unwrap();
+    let program = std::env::current_exe().unwrap();
+    let words = arguments.join(" ");
+    let script = format!("SUBSYSTEM={SUBSYSTEM}\n{RDMA_SCRIPT}\n{} {words}\n", program.display());
+    let path = place.path().join("guest.sh");
+    fs::write(&path, script).unwrap();
+    let mut rig = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../rigs/nvme-kernel-client.sh"));
+    rig.arg(path).arg(program).env("RIG_DEBIAN", "13").env("RIG_RDMA", "1").env("TMPDIR", place.path());
+    rig.stdin(Stdio::null()).output().unwrap()
+}
+
+/// The script that makes the guest's kernel a target over RDMA.
+const RDMA_SCRIPT: &str = r#"
+cd /sys/kernel/config/nvmet
+here=subsystems/$SUBSYSTEM
+mkdir $here && echo 1 > $here/attr_allow_any_host && mkdir ports/1 && cd ports/1 || exit 97
+echo rdma > addr_trtype; echo ipv4 > addr_adrfam; echo 10.0.2.15 > addr_traddr; echo 4420 > addr_trsvcid
+cd ../..
+ln -s /sys/kernel/config/nvmet/$here ports/1/subsystems/$SUBSYSTEM || { dmesg | tail -n 5; exit 96; }
+"#;
 
 /// Sizes of the guest's disks in bytes: a guest cannot get another disk later. A file of a test is the next disk of its
 /// size, in turn.
