@@ -51,7 +51,7 @@ fn what_does_not_fit_is_refused_in_one_line() {
     let target = Served::one_line(place.path(), &["--null", "8m"]);
     let name = |change: (&str, &str)| format!("--filename={}", target.namespace(1).replace(change.0, change.1));
     for (options, why) in [
-        (vec![name(("trtype=tcp", "trtype=rdma"))], "only tcp is here"),
+        (vec![name(("trtype=tcp", "trtype=rdma"))], "does not speak trtype=rdma in job j (ioengine=nvme_rdma does)"),
         (vec![name(("", "")), "--bs=512".into()], "blocks are of 4096 bytes"),
         (vec![name(("", "")), "--offset=16m".into()], "beyond the end"),
         (vec![name(("", "")), "--hostnqn=me".into()], "not an NVMe qualified name"),
