@@ -12,12 +12,12 @@ use crate::spec::{Command, Completion};
 const CAPSULE_BYTES: usize = 64;
 /// The capsule of a response.
 const RESPONSE_BYTES: usize = Completion::BYTES;
-/// Data of one command that are copied, on the admin queue: log pages and messages of authentication.
-const ADMIN_COPY_BYTES: usize = 8192;
+/// Bytes of a large copy: data of Connect, messages of authentication, log pages.
+const LARGE_BYTES: usize = 8192;
 /// Commands of the admin queue that have data at a time.
 const ADMIN_COPIES: usize = 4;
-/// Data of one command that are copied, on an I/O queue: those of Connect, and ranges of Dataset Management.
-const COPY_BYTES: usize = 1024;
+/// Bytes of a small copy, which each command of an I/O queue may have: ranges of Dataset Management.
+const SMALL_BYTES: usize = 256;
 
 /// Capsules, responses and copies.
 pub(super) struct QueueMemory {
@@ -26,30 +26,31 @@ pub(super) struct QueueMemory {
     responses_at: usize,
     /// Data that the controller reads and writes.
     copies: Memory<Either>,
-    copy_bytes: usize,
-    /// The places for copies that nobody has.
-    free: Vec<u16>,
+    /// The number of large places. Small ones follow them, and have the next numbers.
+    large: usize,
+    /// The places that nobody has.
+    free_large: Vec<u32>,
+    free_small: Vec<u32>,
 }
 
 /// A place for a copy.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Copied(u16);
+pub(super) struct Copied(u32);
 
 impl QueueMemory {
     /// Memory for `sends` capsules and `depth` responses.
     pub fn new(stack: &Either, domain: &Domain, depth: u32, sends: u32, is_admin: bool) -> io::Result<QueueMemory> {
         let (depth, sends) = (depth as usize, sends as usize);
-        let (copy_bytes, copies) = match is_admin {
-            true => (ADMIN_COPY_BYTES, ADMIN_COPIES),
-            false => (COPY_BYTES, depth),
-        };
+        // An I/O queue begins with commands that have large data, one at a time.
+        let (large, small) = if is_admin { (ADMIN_COPIES, 0) } else { (1, depth) };
         let responses_at = sends * CAPSULE_BYTES;
         let local = Access { local_write: true, ..Access::default() };
         let own = Memory::new(stack, domain, responses_at + depth * RESPONSE_BYTES, local)?;
         let access = Access { local_write: true, remote_read: true, remote_write: true };
-        let copied = Memory::new(stack, domain, copies * copy_bytes, access)?;
-        let free = (0..copies as u16).rev().collect();
-        Ok(QueueMemory { own, responses_at, copies: copied, copy_bytes, free })
+        let copies = Memory::new(stack, domain, large * LARGE_BYTES + small * SMALL_BYTES, access)?;
+        let free_large = (0..large as u32).rev().collect();
+        let free_small = (large as u32..(large + small) as u32).rev().collect();
+        Ok(QueueMemory { own, responses_at, copies, large, free_large, free_small })
     }
 
     /// Writes the capsule with that number, to be sent.
@@ -74,11 +75,17 @@ impl QueueMemory {
 
     /// A place for `length` bytes; None if there is none.
     pub fn take_copy(&mut self, length: u32) -> Option<Copied> {
-        if length as usize > self.copy_bytes { None } else { self.free.pop().map(Copied) }
+        let small = if length as usize <= SMALL_BYTES { self.free_small.pop() } else { None };
+        let place = match small {
+            None if length as usize <= LARGE_BYTES => self.free_large.pop(),
+            small => small,
+        };
+        place.map(Copied)
     }
 
     pub fn give_back(&mut self, copy: Copied) {
-        self.free.push(copy.0);
+        let free = if (copy.0 as usize) < self.large { &mut self.free_large } else { &mut self.free_small };
+        free.push(copy.0);
     }
 
     pub fn write_copy(&mut self, copy: Copied, bytes: &[u8]) {
@@ -94,7 +101,8 @@ impl QueueMemory {
     }
 
     fn start(&self, copy: Copied) -> usize {
-        usize::from(copy.0) * self.copy_bytes
+        let number = copy.0 as usize;
+        number.min(self.large) * LARGE_BYTES + number.saturating_sub(self.large) * SMALL_BYTES
     }
 }
 
