@@ -39,8 +39,8 @@ struct Subject {
     asynchronous: bool,
     /// True if the engine is handed descriptors. Other engines open their files themselves.
     descriptors: bool,
-    /// For an engine whose files are namespaces: the NVMe/TCP target that serves them. Other engines that open their
-    /// files themselves open files on a Gluster volume.
+    /// For an engine whose files are namespaces: the target that serves them. Other engines that open their files
+    /// themselves open files on a Gluster volume.
     namespaces: Option<Service>,
 }
 
@@ -720,6 +720,8 @@ const NAMESPACES: Subject =
 /// The target of Linux, in a guest.
 const NVMET: Subject = Subject { namespaces: Some(Service::Guest), ..NAMESPACES };
 
+const RDMA: Subject = Subject { engine: "nvme_rdma", namespaces: Some(Service::Fabric), ..NAMESPACES };
+
 /// The target of Linux over RDMA, on the machine of the engine, which is a guest.
 const RDMA_LINUX: Subject = Subject { engine: "nvme_rdma", namespaces: Some(Service::Linux), ..NAMESPACES };
 
@@ -770,6 +772,10 @@ suite! {
     nvmet_data_digests: Subject { engine: "nvme_tcp", options: |job| job.ring.other.push(("digest_enable".into(), "DATA".into())), ..NVMET };
     #[ignore = "run by nvme_tcp_on_the_target_of_linux, which boots one"]
     nvmet_digests: Subject { engine: "nvme_tcp", options: |job| job.ring.other.push(("digest_enable".into(), "BOTH".into())), ..NVMET };
+    nvme_rdma: RDMA;
+    nvme_rdma_queues: Subject { options: |job| job.ring.other.push(("nr_io_queues".into(), "3".into())), ..RDMA };
+    nvme_rdma_awake: Subject { options: |job| job.ring.other.push(("poll".into(), "always".into())), ..RDMA };
+    nvme_rdma_asleep: Subject { options: |job| job.ring.other.push(("poll".into(), "never".into())), ..RDMA };
     #[ignore = "run by nvme_rdma_on_the_target_of_linux, which boots one"]
     rdma_linux: RDMA_LINUX;
     #[ignore = "run by nvme_rdma_on_the_target_of_linux, which boots one"]

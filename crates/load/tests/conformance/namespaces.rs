@@ -8,12 +8,14 @@ use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use nvmf::device::{DeviceKind, DeviceSpec};
 use nvmf::target::{NamespaceSpec, SubsystemSpec};
+use verbs::Either;
+use verbs::double::Fabric;
 
 const SUBSYSTEM: &str = "nqn.2016-06.io.spdk:conformance";
 
@@ -22,6 +24,8 @@ const SUBSYSTEM: &str = "nqn.2016-06.io.spdk:conformance";
 pub enum Service {
     /// One of Plimsoll's in this process.
     Here,
+    /// One of Plimsoll's in this process over RDMA, on a fabric in memory.
+    Fabric,
     /// That of Linux, in the guest of [`run_on_guest`].
     Guest,
     /// That of Linux, on this machine: in the guest of [`run_in_guest`].
@@ -46,7 +50,18 @@ impl Target {
         }
         let target = nvmf::target::Target::start(nvmf::target::Options::default()).unwrap();
         target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(SUBSYSTEM) }).unwrap();
-        let address = target.add_listener(SUBSYSTEM, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let anywhere = "127.0.0.1:0".parse().unwrap();
+        let address = match service {
+            Service::Fabric => {
+                // Engines have one stack in a process, and so all targets are on one fabric.
+                static STACK: LazyLock<Either> = LazyLock::new(|| Either::Fabric(Fabric::default()));
+                load::engine::use_rdma_stack(STACK.clone());
+                target.use_verbs(STACK.clone());
+                target.add_rdma_listener(SUBSYSTEM, anywhere)
+            }
+            _ => target.add_listener(SUBSYSTEM, anywhere),
+        };
+        let address = address.unwrap();
         Target::Here(target, address)
     }
 
