@@ -721,6 +721,8 @@ fn the_error_log_has_the_commands_that_failed() {
     let entry = |index: usize| log::ErrorEntry::read(log[index * 64..][..64].try_into().unwrap());
     assert_eq!((entry(0).error_count, entry(0).sqid, entry(0).cid), (2, 0, own));
     assert_eq!((entry(1).sqid, entry(1).cid, entry(1).status >> 1), (1, io, status.bits()));
+    assert_eq!((entry(1).nsid, entry(1).lba, entry(1).trtype), (1, blocks, log::DiscoveryEntry::TCP));
+    assert_eq!((entry(0).nsid, entry(0).lba), (0, 0));
     assert_eq!(entry(2).error_count, 0);
     let smart = admin.fetch(page(log::SMART, 512).command(0)).unwrap();
     assert_eq!(log::Smart::read(smart.first_chunk().unwrap()).error_entries, 2);

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use nvmf::control::{Control, Settings};
 use nvmf::device::{Effect, Fault, FaultOn};
+use nvmf::spec::opcode::admin::IDENTIFY;
+use nvmf::spec::{Command, Sgl};
 use nvmf::target::{Options, SubsystemInfo, Target};
 use raw::{HOST, Host, NQN, until};
 use serde_json::{Value, json};
@@ -108,6 +110,35 @@ fn a_call_that_takes_something_answers_when_the_last_op_has_left_the_device() {
         });
         assert!(served.has(0), "{method}");
     }
+}
+
+/// A queue may come by another listener than its controller's admin queue. The call that removes that listener ends the
+/// queue, and waits for its ops.
+#[test]
+fn a_listener_that_is_removed_waits_for_queues_whose_controllers_came_by_another_one() {
+    let served = Served::new();
+    let other = served.target.add_listener(NQN, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let stuck = Fault { on: FaultOn::Writes, effect: Effect::Stuck, one_in: 1, count: Some(1) };
+    served.target.set_faults(DEVICE, &[stuck]).unwrap();
+    let mut admin = Host::admin(served.address);
+    let mut queue = admin.queue(other, 1, false);
+    queue.send_data_only(Host::write_command(1, 0, 512), &[9; 512]);
+    until(|| served.has(1));
+    let is_free = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            until(|| served.target.subsystems()[0].listeners.len() == 1);
+            assert!(queue.is_closed());
+            // An early answer comes by now.
+            std::thread::sleep(Duration::from_millis(300));
+            is_free.store(true, Ordering::SeqCst);
+            served.target.set_faults(DEVICE, &[]).unwrap();
+        });
+        served.target.remove_listener(NQN, other).unwrap().wait();
+        assert!(is_free.load(Ordering::SeqCst), "the call answers while the device has the write");
+    });
+    assert!(served.has(0));
+    assert!(admin.fetch(Command { cdw10: 1, sgl: Sgl::transport(4096), ..Command::new(IDENTIFY, 0) }).is_ok());
 }
 
 /// A host that is removed from the list has nothing left of its connections when the call answers, and does not come

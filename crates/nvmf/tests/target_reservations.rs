@@ -2,18 +2,19 @@
 
 mod raw;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 
 use nvmf::control::{Control, Settings, StateDirectory};
 use nvmf::device::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn};
+use nvmf::spec::ana::AnaState;
 use nvmf::spec::opcode::{admin, io};
 use nvmf::spec::reservation::{
     AcquireAction, Notice, RegisterAction, RegisteredController, ReleaseAction, ReservationCommand,
     ReservationNotification, ReservationStatus, ReservationType, report,
 };
-use nvmf::spec::{AsyncEvent, Command, GetLogPage, Range, Sgl, Status, feature, log};
+use nvmf::spec::{AsyncEvent, Command, CopySource, GetLogPage, Nqn, Range, Sgl, Status, feature, log};
 use nvmf::target::{NamespaceSpec, Options, SubsystemSpec, Target};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng};
@@ -290,12 +291,80 @@ fn preempt_and_abort_leaves_nothing_of_the_host_under_way() {
     assert!(loser.writes().is(Status::RESERVATION_CONFLICT) && winner.writes().is_ok());
 }
 
+/// The namespace goes while the registrar still works for its hosts: a write of the host that is preempted stays in
+/// the device.
+#[test]
+fn preempt_and_abort_on_a_namespace_that_goes_waits_for_its_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ns1.json");
+    let device = ("bad", DeviceKind::Faulty { base: "mem".into(), seed: 1 });
+    let served = persistent_on(&file, &device).unwrap();
+    let [mut winner, mut loser] = [1, 2].map(|number| Member::new(&served, number));
+    assert!(register_persistent(&mut winner, 1, true).is_ok() && loser.register(2).is_ok());
+    let stuck = Fault { on: FaultOn::Writes, effect: Effect::Stuck, one_in: 1, count: None };
+    served.target.set_faults("bad", &[stuck]).unwrap();
+    loser.queue.send_data_only(Host::write_command(1, 0, 512), &[9; 512]);
+    let in_device = || served.target.stats().devices.iter().map(|device| device.in_device).sum::<u64>();
+    raw::until(|| in_device() == 1);
+    // The registrar writes a file for each of these commands, so that the namespace goes before the last one's turn.
+    let again = ReservationCommand::Register {
+        action: RegisterAction::Replace,
+        ignores_key: true,
+        persists: None,
+        current: 0,
+        new: 1,
+    };
+    let kind = ReservationType::ExclusiveAccess;
+    let preempt =
+        ReservationCommand::Acquire { action: AcquireAction::PreemptAndAbort, kind, current: 1, preempted: 2 };
+    let mut send = |command: ReservationCommand| {
+        let (command, data) = command.command(1);
+        winner.queue.send_command(Command { sgl: Sgl::in_capsule(data.len() as u32), ..command }, &data)
+    };
+    let earlier: Vec<u16> = (0..60).map(|_| send(again)).collect();
+    let preempts = send(preempt);
+    // The target has taken them all when it answers a command after them.
+    let last = winner.queue.send_command(Command::new(io::FLUSH, 9), &[]);
+    let mut responses = Vec::new();
+    while responses.last() != Some(&last) {
+        responses.push(winner.queue.response().cid);
+    }
+    std::thread::scope(|scope| {
+        let removed = scope.spawn(|| served.target.remove_namespace(NQN, 1).map(|departure| departure.wait()));
+        raw::until(|| served.target.subsystems()[0].namespaces.is_empty());
+        while !earlier.iter().all(|cid| responses.contains(cid)) {
+            responses.push(winner.queue.response().cid);
+        }
+        // An early answer comes between these, at the latest.
+        for _ in 0..20 {
+            let cid = winner.queue.send_command(Command::new(io::FLUSH, 9), &[]);
+            while responses.last() != Some(&cid) {
+                responses.push(winner.queue.response().cid);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        served.target.set_faults("bad", &[]).unwrap();
+        assert!(!responses.contains(&preempts), "it is answered while the device has a write of the host");
+        let done = winner.queue.response();
+        assert!(done.cid == preempts && done.status.is_ok(), "{}", done.status);
+        assert!(in_device() == 0 && removed.join().unwrap().is_ok());
+    });
+}
+
 fn persistent(file: &Path) -> Result<Served, nvmf::device::Error> {
-    let target = Target::start(Options::default())?;
+    persistent_on(file, &("mem", DeviceKind::Memory { bytes: 1 << 20 }))
+}
+
+/// A target with a namespace on that device, which may be above the memory device `mem`.
+fn persistent_on(file: &Path, (name, kind): &(&str, DeviceKind)) -> Result<Served, nvmf::device::Error> {
+    let target = Target::start(Options { reactors: 2, ..Options::default() })?;
     target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(NQN) })?;
-    let kind = DeviceKind::Memory { bytes: 1 << 20 };
-    target.create_device(DeviceSpec { name: "mem".into(), block_bytes: None, uuid: Some(UUID), kind })?;
-    let spec = NamespaceSpec { reservations: Some(file.into()), ..NamespaceSpec::new("mem") };
+    let device = |name: &str, kind| DeviceSpec { name: name.into(), block_bytes: None, uuid: Some(UUID), kind };
+    if *name != "mem" {
+        target.create_device(DeviceSpec { uuid: None, ..device("mem", DeviceKind::Memory { bytes: 1 << 20 }) })?;
+    }
+    target.create_device(device(name, kind.clone()))?;
+    let spec = NamespaceSpec { reservations: Some(file.into()), ..NamespaceSpec::new(*name) };
     let added = target.add_namespace(NQN, spec);
     if added.is_err() {
         target.shutdown(Duration::ZERO);
@@ -614,6 +683,248 @@ fn random_commands_of_several_hosts_follow_the_standard() {
             if random(10) == 0 {
                 let told: Vec<(u8, u32)> = reference.notices.remove(&who).unwrap_or_default().into();
                 assert_eq!(member.notices(), told, "{at}: {who}");
+            }
+        }
+    }
+}
+
+/// The blocks of the namespace, and who reaches them by which path.
+struct World {
+    reference: Reference,
+    blocks: Vec<u8>,
+    /// The identifiers of hosts from which the namespace is detached.
+    detached: BTreeSet<u8>,
+    /// The listeners whose paths are inaccessible.
+    closed: [bool; 2],
+}
+
+/// A controller: the first byte of its host's identifier, its listener, and its queue.
+struct Seat {
+    id: u8,
+    listener: usize,
+    _admin: Host,
+    queue: Host,
+}
+
+impl World {
+    /// The status with which commands of a controller end that address the namespace at all.
+    fn reach(&self, seat: &Seat) -> Result<(), Status> {
+        match () {
+            () if self.detached.contains(&seat.id) => Err(Status::INVALID_NAMESPACE),
+            () if self.closed[seat.listener] => Err(Status::ANA_INACCESSIBLE),
+            () => Ok(()),
+        }
+    }
+
+    /// As [`World::reach`], for a command that reads or writes a range of blocks.
+    fn judge(&self, seat: &Seat, writes: bool, lba: u64, count: u64) -> Result<(), Status> {
+        self.reach(seat)?;
+        match () {
+            () if lba + count > self.blocks.len() as u64 => Err(Status::LBA_OUT_OF_RANGE),
+            () => self.permit(seat, writes),
+        }
+    }
+
+    fn permit(&self, seat: &Seat, writes: bool) -> Result<(), Status> {
+        let has_right = if writes { self.reference.may_write(seat.id) } else { self.reference.may_read(seat.id) };
+        if has_right { Ok(()) } else { Err(Status::RESERVATION_CONFLICT) }
+    }
+
+    fn range(&mut self, lba: u64, count: u64) -> &mut [u8] {
+        &mut self.blocks[lba as usize..][..count as usize]
+    }
+}
+
+/// Commands of all kinds, of four controllers on two paths: two of one host, one of another, and one of a host without
+/// an identifier. Between them the namespace grows, shrinks, is detached and attached, queues move to other reactors,
+/// and paths close and open. Each answer, and each block that is read, is the one that the rules together give.
+#[test]
+fn random_commands_of_all_kinds_meet_the_rules_of_all() {
+    let seeds = std::env::var("TRUST_SEEDS").map_or(10, |seeds| seeds.parse().expect("a number"));
+    for seed in 0..seeds {
+        let mut source = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut random = |below: u64| source.next_u64() % below;
+        let target = Target::start(Options { reactors: 2, ..Options::default() }).unwrap();
+        let spec = SubsystemSpec { allow_any_host: true, ana_reporting: true, ..SubsystemSpec::new(NQN) };
+        target.create_subsystem(spec).unwrap();
+        let kind = DeviceKind::Memory { bytes: 64 * 512 };
+        target.create_device(DeviceSpec { name: "mem".into(), block_bytes: None, uuid: None, kind }).unwrap();
+        target.add_namespace(NQN, NamespaceSpec::new("mem")).unwrap();
+        let listeners = [0, 1].map(|_| target.add_listener(NQN, "127.0.0.1:0".parse().unwrap()).unwrap());
+        let served = Served { target, address: listeners[0] };
+        let mut seats: Vec<Seat> = [(1, 0), (1, 1), (2, 1), (0, 0)]
+            .into_iter()
+            .map(|(id, listener)| {
+                let (admin, queue) = Host::pair_of(listeners[listener], [id; 16]);
+                Seat { id, listener, _admin: admin, queue }
+            })
+            .collect();
+        let mut world = World {
+            reference: Reference::default(),
+            blocks: vec![0; 64],
+            detached: BTreeSet::new(),
+            closed: [false; 2],
+        };
+        for step in 0..400 {
+            let seat = &mut seats[random(4) as usize];
+            let (lba, count) = (random(world.blocks.len() as u64 + 1), random(4) + 1);
+            let bytes = count as usize * 512;
+            let byte = random(3) as u8;
+            let kind = random(16);
+            let at = format!(
+                "seed {seed}, step {step}, kind {kind}: {} at {}, blocks {lba} and {count}",
+                seat.id, seat.listener
+            );
+            let is = |status: Status, expected: Result<(), Status>| {
+                let expected = expected.err().unwrap_or(Status::SUCCESS);
+                assert!(status.is(expected), "{at}: {status}, not {expected}");
+                expected.is_ok()
+            };
+            match kind {
+                0 | 1 => {
+                    let expected = world.judge(seat, true, lba, count);
+                    let command = Command { sgl: Sgl::in_capsule(bytes as u32), ..Host::write_command(1, lba, bytes) };
+                    if is(seat.queue.command(command, &vec![byte; bytes]).status, expected) {
+                        world.range(lba, count).fill(byte);
+                    }
+                }
+                2 | 3 => {
+                    let expected = world.judge(seat, false, lba, count);
+                    let read = seat.queue.read(1, lba, count as u32);
+                    if is(read.as_ref().err().copied().unwrap_or(Status::SUCCESS), expected) {
+                        let blocks = read.unwrap();
+                        let wanted: Vec<u8> = world.range(lba, count).iter().flat_map(|byte| [*byte; 512]).collect();
+                        assert!(blocks == wanted, "{at}");
+                    }
+                }
+                4 => {
+                    let mut expected = world.judge(seat, false, lba, count);
+                    if expected.is_ok() && world.range(lba, count).iter().any(|block| *block != byte) {
+                        expected = Err(Status::COMPARE_FAILURE);
+                    }
+                    let command = Command { opcode: io::COMPARE, ..Host::write_command(1, lba, bytes) };
+                    is(seat.queue.send_data(command, &vec![byte; bytes], 512), expected);
+                }
+                5 => {
+                    let expected = world.judge(seat, true, lba, count);
+                    let zeroes = Command::blocks(io::WRITE_ZEROES, 1, lba, count as u32);
+                    if is(seat.queue.command(zeroes, &[]).status, expected) {
+                        world.range(lba, count).fill(0);
+                    }
+                }
+                6 => {
+                    let in_range = lba + count <= world.blocks.len() as u64;
+                    let mut expected = world.reach(seat).and_then(|()| world.permit(seat, true));
+                    if expected.is_ok() && !in_range {
+                        expected = Err(Status::LBA_OUT_OF_RANGE); // the ranges are among the data
+                    }
+                    let range = Range { attributes: 0, blocks: count as u32, slba: lba };
+                    let deallocate = Command { sgl: Sgl::in_capsule(16), ..Range::deallocate(1, 1) };
+                    if is(seat.queue.command(deallocate, &range.write()).status, expected) {
+                        world.range(lba, count).fill(0);
+                    }
+                }
+                7 => {
+                    let to = random(world.blocks.len() as u64);
+                    let mut expected = world.reach(seat).and_then(|()| world.permit(seat, true));
+                    let most = lba.max(to) + count;
+                    if expected.is_ok() && most > world.blocks.len() as u64 {
+                        expected = Err(Status::LBA_OUT_OF_RANGE);
+                    }
+                    let copy = Command { sgl: Sgl::in_capsule(32), ..CopySource::copy(1, to, 1) };
+                    let data = CopySource { slba: lba, nlb: (count - 1) as u16 }.write();
+                    if is(seat.queue.command(copy, &data).status, expected) {
+                        let moved = world.range(lba, count).to_vec();
+                        world.range(to, count).copy_from_slice(&moved);
+                    }
+                }
+                8 => {
+                    let expected = world.judge(seat, false, lba, count);
+                    is(seat.queue.command(Command::blocks(io::VERIFY, 1, lba, count as u32), &[]).status, expected);
+                }
+                9 | 10 => {
+                    let half = |opcode: u8, fuse: u8| {
+                        let command = Command::blocks(opcode, 1, lba, 1);
+                        Command { flags: command.flags | fuse, sgl: Sgl::in_capsule(512), ..command }
+                    };
+                    // The first half reads alone, and is refused by its own right.
+                    let first = world.judge(seat, false, lba, 1);
+                    let second = world.judge(seat, true, lba, 1);
+                    let expected = match (first, second) {
+                        (Err(first), _) => [first, world.reach(seat).err().unwrap_or(Status::ABORTED_FAILED_FUSED)],
+                        (Ok(()), Err(second)) => [Status::ABORTED_FAILED_FUSED, second],
+                        (Ok(()), Ok(())) if world.range(lba, 1)[0] != byte => {
+                            [Status::COMPARE_FAILURE, Status::ABORTED_FAILED_FUSED]
+                        }
+                        (Ok(()), Ok(())) => [Status::SUCCESS; 2],
+                    };
+                    let new = byte + 1;
+                    let sent = [
+                        seat.queue.send_command(half(io::COMPARE, Command::FUSE_FIRST), &[byte; 512]),
+                        seat.queue.send_command(half(io::WRITE, Command::FUSE_SECOND), &[new; 512]),
+                    ];
+                    let mut done = [seat.queue.response(), seat.queue.response()];
+                    done.sort_by_key(|it| it.cid != sent[0]);
+                    for (done, expected) in done.iter().zip(expected) {
+                        assert!(done.status.is(expected), "{at}: {} and {}, not {expected}", done.status, done.cid);
+                    }
+                    if expected[0].is_ok() {
+                        world.range(lba, 1).fill(new);
+                    }
+                }
+                11 | 12 => {
+                    let mut command = random_command(&mut random);
+                    if let Some(own) = world.reference.keys.get(&seat.id).filter(|_| random(4) > 0) {
+                        match &mut command {
+                            ReservationCommand::Register { current, .. }
+                            | ReservationCommand::Acquire { current, .. }
+                            | ReservationCommand::Release { current, .. } => *current = *own,
+                        }
+                    }
+                    let mut expected = world.reach(seat);
+                    if expected.is_ok() && seat.id == 0 {
+                        expected = Err(Status::HOST_ID_INCONSISTENT);
+                    }
+                    if expected.is_ok() {
+                        expected = world.reference.apply(seat.id, &command);
+                    }
+                    is(seat.queue.reserve(command), expected);
+                }
+                13 => {
+                    let (host, attaches) = (random(3) as u8, random(2) == 0);
+                    let name = Nqn::of_host([host; 16]).to_string();
+                    if attaches != world.detached.contains(&host) {
+                        continue; // it is as the call would have it
+                    }
+                    served.target.attach_namespace(NQN, 1, &[name].into(), attaches).unwrap().wait();
+                    if attaches {
+                        world.detached.remove(&host)
+                    } else {
+                        world.detached.insert(host)
+                    };
+                }
+                14 => {
+                    let (listener, state) = (random(2) as usize, random(3));
+                    let state = [AnaState::Optimized, AnaState::NonOptimized, AnaState::Inaccessible][state as usize];
+                    served.target.set_ana_state(NQN, listeners[listener], None, state).unwrap().wait();
+                    world.closed[listener] = state == AnaState::Inaccessible;
+                }
+                _ if random(2) == 0 => {
+                    let blocks = random(64) + 1;
+                    served.target.resize_device("mem", Some(blocks * 512)).unwrap();
+                    world.blocks.resize(blocks as usize, 0);
+                }
+                _ => {
+                    let id = seat.queue.cntlid;
+                    served.target.move_queue(NQN, id, 1, random(2) as u32).unwrap();
+                }
+            }
+            let seat = &mut seats[random(4) as usize];
+            if world.reach(seat).is_ok() {
+                let (header, entries) = seat.queue.reservation();
+                let registered: BTreeMap<u8, u64> = entries.iter().map(|it| (it.host[0], it.key)).collect();
+                let expected = (world.reference.generation, world.reference.kind, &world.reference.keys);
+                assert_eq!((header.generation, header.kind, &registered), expected, "{at}");
             }
         }
     }

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use nvmf::Wire;
 use nvmf::auth::{Credentials, Keys, Secret, TlsKey};
+use nvmf::control::{Control, Settings};
 use nvmf::initiator::{Address, Controller, Link, Options, discover};
 use nvmf::pdu::{self, Agreement, End, IcReq, Next, Pdu, Receiver};
 use nvmf::spec::{DISCOVERY_NQN, Status};
 use nvmf::target::{self, Limits, SecureChannel, SubsystemSpec, Target};
+use serde_json::{Value, json};
 
 const FIRST: &str = "nqn.2016-06.io.spdk:first";
 const SECOND: &str = "nqn.2016-06.io.spdk:second";
@@ -264,4 +266,62 @@ fn a_host_with_a_key_does_not_talk_to_a_plain_listener() {
     let served = raw::Served::plain();
     let error = connect(served.address, raw::NQN, &options(HOST, Some(KEY))).unwrap_err();
     assert!(error.contains("does the listener take TLS?"), "{error}");
+}
+
+/// A call replaces the key of a host that is connected. The connections that have proven the old key last; later ones
+/// need the new key, and the proof by DH-HMAC-CHAP that the host had to give before.
+#[test]
+fn a_key_changes_while_its_host_is_connected() {
+    let place = tempfile::tempdir().unwrap();
+    let own = target::Options { publish: false, ..target::Options::default() };
+    let settings = Settings { options: own, pacing_is_fixed: false, allow_in_use: false, wait_for_init: false };
+    let control = Control::start(settings, Box::new(|_| {})).unwrap();
+    let call = |method: &str, params: Value| control.call(method, Some(&params));
+    let secret = "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+    for (name, text) in [("old", KEY), ("new", LONG_KEY), ("chap", secret)] {
+        let path = place.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        call("keyring_file_add_key", json!({ "name": name, "path": path })).unwrap();
+    }
+    let listen = json!({ "trtype": "TCP", "traddr": "127.0.0.1", "trsvcid": "0" });
+    for (method, params) in [
+        ("nvmf_create_transport", json!({ "trtype": "TCP" })),
+        ("bdev_malloc_create", json!({ "name": "M", "num_blocks": 2048, "block_size": 512 })),
+        ("nvmf_create_subsystem", json!({ "nqn": FIRST })),
+        ("nvmf_subsystem_add_ns", json!({ "nqn": FIRST, "namespace": { "bdev_name": "M" } })),
+        ("nvmf_subsystem_add_host", json!({ "nqn": FIRST, "host": HOST, "psk": "old", "dhchap_key": "chap" })),
+        ("nvmf_subsystem_add_listener", json!({ "nqn": FIRST, "listen_address": listen, "secure_channel": true })),
+    ] {
+        call(method, params).unwrap();
+    }
+    let target = control.target();
+    let listener = target.subsystems()[0].listeners[0].address;
+    let address = Address { subnqn: Some(FIRST.parse().unwrap()), ..listener.into() };
+    let with = |key: &str, proves: bool| {
+        let secret = proves.then(|| Secret::parse(secret).unwrap());
+        Options { secret, ..options(HOST, Some(key)) }
+    };
+    // No renewal: a lost connection is an error.
+    let lasting = Options { controller_loss: Duration::ZERO, ..with(KEY, true) };
+    let (admin, _queues) = Controller::connect(&address, &lasting).unwrap();
+    let set = |params: Value| call("nvmf_subsystem_set_keys", params);
+    set(json!({ "nqn": FIRST, "host": HOST, "psk": "new" })).unwrap();
+    assert!(set(json!({ "nqn": FIRST, "host": HOST, "psk": "chap" })).is_err(), "of another kind");
+    assert!(set(json!({ "nqn": FIRST, "host": HOST, "psk": "none" })).is_err());
+    let fails = |options: Options| Controller::connect(&address, &options).err().expect("refused").to_string();
+    assert!(fails(with(KEY, true)).contains("the TLS handshake failed"));
+    assert!(!fails(with(LONG_KEY, false)).contains("the TLS handshake failed"), "it has yet to authenticate");
+    Controller::connect(&address, &with(LONG_KEY, true)).unwrap();
+    // The connection of the old key still works: an Identify goes over it.
+    assert_eq!(admin.namespaces().unwrap(), [1]);
+    assert_eq!(admin.generation(), 1, "it has not come back");
+    // Without psk the key of TLS stays.
+    set(json!({ "nqn": FIRST, "host": HOST })).unwrap();
+    Controller::connect(&address, &with(LONG_KEY, false)).unwrap();
+    let saved = call("framework_get_config", json!({ "name": "nvmf" })).unwrap().to_string();
+    assert!(saved.contains(r#""psk":"new""#) && !saved.contains(r#""psk":"old""#), "{saved}");
+    assert!(call("keyring_file_remove_key", json!({ "name": "new" })).is_err(), "it is in use");
+    call("keyring_file_remove_key", json!({ "name": "old" })).unwrap();
+    target.shutdown(Duration::ZERO);
 }

@@ -173,6 +173,70 @@ fn the_client_of_openssl_is_understood() {
     program.wait().unwrap();
 }
 
+/// The client takes new keys again and again and asks for the same (RFC 8446, section 4.6.3), while both ends send: no
+/// byte is lost, although records wait in a socket that takes nothing more.
+#[test]
+fn a_client_may_change_its_keys_while_bytes_travel() {
+    const UPDATES: usize = 20;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let place = std::env::temp_dir().join(format!("plimsoll-tls-update-{}", std::process::id()));
+    let shared = key("Client_identity", 9, Cipher::Aes128GcmSha256);
+    let secret = hex(&shared.secret);
+    let words = ["s_client", "-connect", &address, "-psk", &secret, "-tls1_3", "-quiet", "-no_ign_eof", "-msg"];
+    let mut program = openssl(&[&words[..], &["-msgfile", place.to_str().unwrap()]].concat());
+    let messages = |direction: &str| {
+        let all = std::fs::read_to_string(&place).unwrap_or_default();
+        all.matches(&format!("{direction} TLS 1.3, Handshake [length 0005], KeyUpdate")).count()
+    };
+    let stream = listener.accept().unwrap().0;
+    let mut server = Acceptor::new().unwrap().accept(stream, known(vec![shared])).unwrap();
+    assert_eq!(server.handshake().unwrap(), Handshake::Done, "a blocking socket waits");
+    server.tcp().set_nonblocking(true).unwrap();
+    let sent: Vec<u8> = (0..8_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut output = program.stdout.take().unwrap();
+    let printed = std::thread::spawn({
+        let bytes = sent.len();
+        move || {
+            let mut all = vec![0; bytes];
+            output.read_exact(&mut all).map(|()| all)
+        }
+    });
+    let (mut at, mut came, mut asked) = (0, Vec::new(), 0);
+    let mut room = [0; 4096];
+    let lines: String = (0..UPDATES).map(|number| format!("line {number}\n")).collect();
+    while at < sent.len() || came.len() < lines.len() {
+        let is_through = came.iter().filter(|byte| **byte == b'\n').count() == asked;
+        if asked < UPDATES && at >= sent.len() / UPDATES * asked && is_through {
+            // A letter is a command where a read of the program's input begins with it: the line before has gone.
+            program.stdin.as_mut().unwrap().write_all(b"K\n").unwrap();
+            while messages(">>>") <= asked {
+                assert!(program.try_wait().unwrap().is_none(), "the program has ended");
+                std::thread::yield_now();
+            }
+            program.stdin.as_mut().unwrap().write_all(format!("line {asked}\n").as_bytes()).unwrap();
+            asked += 1;
+        }
+        match server.write_vectored(&[IoSlice::new(&sent[at..(at + 100_000).min(sent.len())])]) {
+            Ok(now) => at += now,
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}"),
+        }
+        match server.read(&mut room) {
+            Ok(0) => panic!("the program has ended"),
+            Ok(now) => came.extend_from_slice(&room[..now]),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}"),
+        }
+    }
+    assert_eq!(String::from_utf8(came).unwrap(), lines);
+    assert!(printed.join().unwrap().unwrap() == sent);
+    // The server takes new keys too, once for all requests that came since it sent last.
+    let updates = messages("<<<");
+    assert!((1..=UPDATES).contains(&updates), "{updates} of the server");
+    program.kill().unwrap();
+    program.wait().unwrap();
+    std::fs::remove_file(&place).unwrap();
+}
+
 #[test]
 fn a_server_with_a_certificate_and_no_key_is_refused() {
     let place = std::env::temp_dir().join(format!("plimsoll-tls-{}", std::process::id()));

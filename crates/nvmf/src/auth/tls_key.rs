@@ -274,6 +274,73 @@ mod tests {
         assert_ne!(offers[0].identity, identity, "the specification's differs");
     }
 
+    /// A key of 48 bytes in hexadecimal digits, of which SHA-256 takes the first 32.
+    const BYTES: &str =
+        "5512dbb6737d0106f65975b773dfb011ffc344bcf442e2dd6d8bc4870b5d5b03ffc344bcf442e2dd6d8bc4870b5d5b03";
+
+    /// The identities are those that libnvme 1.15 has in its tests (test/psk.c), derived as the specification says and
+    /// as older releases do. The keys of TLS come from RFC 5869 and the formulas of section 3.6.1.3, computed by
+    /// Python's hmac.
+    #[test]
+    fn keys_and_identities_are_those_of_others() {
+        let (host, subsystem) = ("nqn.psk-test-host", "nqn.psk-test-subsys");
+        let text = [
+            "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:",
+            "NVMeTLSkey-1:02:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwP/w0S89ELi3W2LxIcLXVsDn8kXZQ==:",
+            "NVMeTLSkey-1:00:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:",
+            "NVMeTLSkey-1:00:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwP/w0S89ELi3W2LxIcLXVsDn8kXZQ==:",
+        ];
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        for (text, number, digest, of_older_ones, version_0, version_1) in [
+            (
+                text[0],
+                1,
+                "iSbjiStwJ/1TrTvDlt2fjFmzvsytOJelidNnA+X5lEU=",
+                Some("66GuqV08TsAGII39teWUfwQwizjv06Jy8jOcX3NAAzM="),
+                "05c6503551ad136e6ee32e6eeb3f6d500b69701d84ec71e328f65c7f51566f68",
+                "8fc3c0badfd4c0c66fa3ca33aadd0314f85536cc9bc47338b60f3e6e563786ca",
+            ),
+            (
+                text[1],
+                2,
+                "QhW2+Rp6RzHlNtCslyRxMnwJ11tKKhz8JCAQpQ+XUD8f9td1VeH5h53yz2wKJG1a",
+                Some("RsKmYJ3nAn1ApjjMloJFbAkLPivONDAX/xW327YBUsn2eGShXSjCZvBaOxscLqmz"),
+                "f42ba63824cdfe421914c582921f85b5b5b7e2d4df084caeedc9be20b212e8bb0fe8a23e9d59a1c8fc6449da4970a78d",
+                "a2b2f943f479fc682555cec89857c80ed004ce92f32a973d5764155bb7e36b17a85368a0666d250afac9282dda2e62ca",
+            ),
+            (
+                text[2],
+                1,
+                "quJVUJjp/BImWR0UQay/MjSfEgyAr6TyBOWybS/B404=",
+                None,
+                "ec85300ba827726bd3bc4fc07f3a34aec5fe7c8ccac05fefc2f021c74e0df9ef",
+                "a45d08ee4639c7570729bb3e57e905e466a49a15ece5401af906830c4d3bdb0b",
+            ),
+            (
+                text[3],
+                2,
+                "dyoPfSR5TBRaPMI5/FXUlJv2XMDtmQ7Q9Xrj89aBKbyRYkQeT5V1wNvIpnMDRTQW",
+                None,
+                "b5dd464067a9378ba2226d71f005d7ac90ed8696e4b2142084384365597201d33ba26f8aeeb529574d4267bd294a828e",
+                "1569317890995e207ab4cf148bc53470561e148030cb019b1d87fb4bc5794a791ed5ee68676c952ce5f11f3786e900d4",
+            ),
+        ] {
+            let key = TlsKey::parse(text).unwrap();
+            assert!(BYTES.starts_with(&hex(&key.bytes)), "{text}");
+            let offers = key.offers(host, subsystem);
+            assert_eq!(offers[0].identity, format!("NVMe1R{number:02} {host} {subsystem} {digest}"));
+            assert_eq!(offers[2].identity, format!("NVMe0R{number:02} {host} {subsystem}"));
+            assert_eq!(
+                (hex(&offers[0].secret), hex(&offers[2].secret)),
+                (version_1.into(), version_0.into()),
+                "{text}"
+            );
+            if let Some(digest) = of_older_ones {
+                assert_eq!(offers[1].identity, format!("NVMe1R{number:02} {host} {subsystem} {digest}"));
+            }
+        }
+    }
+
     #[test]
     fn identities_of_another_form_are_none() {
         let good = format!("NVMe0R01 {HOST} {SUBSYSTEM}");

@@ -8,7 +8,7 @@ use super::connection::{ADMIN_CAPSULE_BYTES, Connection, Phase};
 use super::controller::Controller;
 use super::core::Core;
 use super::mailbox::Message;
-use super::reservations::{self, Reservations};
+use super::reservations::{self, Reserved};
 use super::transport::Transport;
 use super::{identify, logs, management};
 use crate::spec::fabrics::ConnectData;
@@ -105,7 +105,10 @@ pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Comman
     match answer {
         Ok(Answer::Result(result)) => conn.respond(core, cid, Status::SUCCESS, result),
         Ok(Answer::Data(data)) => conn.respond_data(core, cid, &data),
-        Err(status) => conn.respond(core, cid, status, 0),
+        Err(status) => {
+            conn.fails_on(command);
+            conn.respond(core, cid, status, 0);
+        }
     }
     if command.opcode == GET_LOG_PAGE {
         deliver_events(conn, core); // a page that was read may be followed by another
@@ -231,8 +234,8 @@ fn get_features(
             Ok(Answer::Result(state.notices.mask(command.nsid).into()))
         }
         feature::RESERVATION_PERSISTENCE => {
-            let (_, reservations) = one_namespace(conn, core, command)?;
-            Ok(Answer::Result(reservations::persistence(&reservations).into()))
+            let named = one_namespace(conn, core, command)?;
+            Ok(Answer::Result(reservations::persistence(&named.reservations).into()))
         }
         _ => Err(Status::INVALID_FIELD.do_not_retry()),
     }
@@ -268,9 +271,6 @@ fn is_known(id: u8) -> bool {
     matches!(id, 0x01 | 0x02 | 0x04..=0x07 | 0x0a | 0x0b | 0x0e | 0x0f | 0x16 | 0x81..=0x83)
 }
 
-/// A namespace's number, and its reservations.
-type Reserved = (u32, Arc<Reservations>);
-
 /// The reservations of the namespaces that a command names: of one, or of all that the host sees (NSID FFFFFFFFh).
 ///
 /// # Errors
@@ -279,7 +279,8 @@ type Reserved = (u32, Arc<Reservations>);
 fn named_namespaces(conn: &Connection, core: &Core, command: &Command) -> Result<Vec<Reserved>, Status> {
     let of = |nsid: u32| {
         let namespace = conn.namespace(core, nsid)?;
-        Some(conn.admits(namespace).map(|()| (nsid, Arc::clone(&namespace.reservations))))
+        let (device, reservations) = (namespace.device_uid, &namespace.reservations);
+        Some(conn.admits(namespace).map(|()| Reserved { nsid, device, reservations: Arc::clone(reservations) }))
     };
     let named: Result<Vec<Reserved>, Status> = match (command.nsid, &conn.subsystem) {
         (u32::MAX, Some(subsystem)) => (0..subsystem.namespaces.len() as u32).filter_map(of).collect(),
@@ -381,8 +382,8 @@ fn set_features(
             Ok(Answer::Result(0))
         }
         feature::RESERVATION_MASK if !is_hidden(core, id) => {
-            for (nsid, _) in named_namespaces(conn, core, command)? {
-                state.notices.set_mask(nsid, command.cdw11);
+            for named in named_namespaces(conn, core, command)? {
+                state.notices.set_mask(named.nsid, command.cdw11);
             }
             Ok(Answer::Result(0))
         }

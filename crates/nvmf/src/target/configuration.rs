@@ -282,6 +282,11 @@ impl Paths {
         controller.service == Service::Subsystem(self.subsystem)
             && self.listener.is_none_or(|listener| controller.listener == listener)
     }
+
+    /// True if a queue of that service came in by one of them.
+    pub fn bring(&self, service: Service, listener: Portal) -> bool {
+        service == Service::Subsystem(self.subsystem) && self.listener.is_none_or(|own| own == listener)
+    }
 }
 
 /// Paths that have another ANA state, or other namespaces in a group, and the hosts that are told of it: those that see

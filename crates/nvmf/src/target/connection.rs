@@ -17,7 +17,9 @@ use super::command::{CommandSlots, Stage};
 use super::configuration::CommandLimits;
 use super::controller::Controller;
 use super::core::{Core, LocalNamespace, LocalSubsystem};
+use super::errors::{About, Failed};
 use super::fused::Pending;
+use super::io_command::IoCommand;
 use super::mailbox::Token;
 use super::portal::Portal;
 use super::reservations::Need;
@@ -25,7 +27,7 @@ use super::transport::{Link, NO_SLOT, Transport};
 use super::{io as io_command, queued};
 use crate::pdu::Fault;
 use crate::spec::ana::AnaState;
-use crate::spec::{Completion, Status};
+use crate::spec::{Command, Completion, Status};
 pub(super) use commands::{Breach, COMMANDS_BEFORE_CONNECT};
 
 /// Bytes of data that admin and Fabrics commands may bring in their capsules, on any queue.
@@ -84,6 +86,8 @@ pub(super) struct Connection {
     /// The listener that it came in on.
     pub listener: Portal,
     pub phase: Phase,
+    /// The blocks that the next error is about.
+    pub about: About,
     /// The command for which the connection cannot go on: the pacer has no slot for the command, or its data have no
     /// room.
     pub stalled: Option<u16>,
@@ -144,6 +148,7 @@ impl Connection {
             peer,
             listener,
             phase: Phase::Handshake,
+            about: About::default(),
             stalled: None,
             queued: Default::default(),
             outstanding: 0,
@@ -297,11 +302,34 @@ impl Connection {
         self.mark_dirty(core);
     }
 
+    /// Notes the command that fails with the response that follows, for the error log.
+    #[cold]
+    pub fn fails_on(&mut self, command: &Command) {
+        let has_blocks = !self.is_admin() && IoCommand::of(command.opcode).is_some_and(IoCommand::has_blocks);
+        self.fails_about(About { nsid: command.nsid, slba: if has_blocks { command.slba() } else { 0 } });
+    }
+
+    /// As [`Connection::fails_on`], for a command about these blocks.
+    pub fn fails_about(&mut self, about: About) {
+        self.about = about;
+    }
+
+    /// The blocks that the command in a slot is about.
+    #[cold]
+    pub fn about(&self, core: &Core, index: u16) -> About {
+        let slot = &self.slots[index];
+        let namespace = self.namespace(core, slot.nsid);
+        let slba = namespace.filter(|_| slot.command.has_blocks()).map_or(0, |it| slot.offset >> it.block_shift);
+        About { nsid: slot.nsid, slba }
+    }
+
     /// Puts an error into the controller's log.
     #[cold]
     fn note_error(&mut self, cid: u16, status: Status) {
+        let about = std::mem::take(&mut self.about);
         if let Some(controller) = &self.controller {
-            controller.lock().errors.note(self.queue_id, cid, status);
+            let (queue_id, transport) = (self.queue_id, self.listener.transport);
+            controller.lock().errors.note(Failed { queue_id, cid, status, about, transport });
         }
     }
 

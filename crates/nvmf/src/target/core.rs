@@ -22,6 +22,7 @@ use super::live::Rows;
 use super::mailbox::Token;
 use super::pacing::Share;
 use super::pages::Pages;
+use super::portal::Portal;
 use super::queued::Queued;
 use super::reservations::{Eviction, Reservations};
 use super::stats::{DeviceStats, HostStats};
@@ -98,6 +99,13 @@ pub(super) struct Flight {
     pub is_write: bool,
 }
 
+/// The origin of an op: its controller, and the listener of its queue, which need not be that of the admin queue.
+#[derive(Clone)]
+pub(super) struct Origin {
+    pub controller: Arc<Controller>,
+    pub listener: Portal,
+}
+
 pub(super) struct Core {
     pub shared: Arc<Shared>,
     pub reactor: u32,
@@ -125,8 +133,8 @@ pub(super) struct Core {
     pub guests: u32,
     pub channels: Slab<OpenChannel>,
     pub flights: Slab<Flight>,
-    /// The ops inside devices whose queues have gone, and the controllers that these queues belonged to.
-    late: HashMap<usize, Arc<Controller>>,
+    /// The ops inside devices whose queues have gone, and the origins of these ops.
+    late: HashMap<usize, Origin>,
     /// The evictions, fences and senders that wait for ops inside devices, and these ops.
     awaiting: Vec<(Awaiting, Vec<usize>)>,
     /// The commands that wait at gates.
@@ -380,26 +388,24 @@ impl Core {
 
     /// Counts the ops that the queue `connection` leaves inside devices as its controller's, until they end. Devices
     /// that can cancel them do.
-    pub fn leave_flights(&mut self, connection: Token, controller: &Arc<Controller>) {
+    pub fn leave_flights(&mut self, connection: Token, origin: &Origin) {
+        let Origin { controller, .. } = origin;
         for (tag, flight) in self.flights.iter().filter(|(_, flight)| flight.connection == connection) {
             if flight.is_write {
                 self.shared.stragglers.begins(controller.host_id, self.channels[flight.channel].uid);
             }
             controller.begins();
-            self.late.insert(tag, Arc::clone(controller));
+            self.late.insert(tag, origin.clone());
             self.channels[flight.channel].channel.cancel(tag as u64, &mut self.done);
         }
     }
 
     /// Keeps an eviction until the ops of its hosts on its namespace have left their device.
     pub fn await_evicted(&mut self, eviction: Arc<Eviction>, connections: &HashSet<Token>) {
-        let configured = self.configuration.subsystems.iter().find(|it| Service::Subsystem(it.uid) == eviction.service);
-        let Some(namespace) = configured.and_then(|it| it.namespaces.get(&eviction.nsid)) else { return };
-        let uid = namespace.entry.uid;
         let is_named = |tag: usize, flight: &Flight| {
-            self.channels.get(flight.channel).is_some_and(|open| open.uid == uid)
+            self.channels.get(flight.channel).is_some_and(|open| open.uid == eviction.device)
                 && (connections.contains(&flight.connection)
-                    || self.late.get(&tag).is_some_and(|controller| eviction.names(controller)))
+                    || self.late.get(&tag).is_some_and(|late| eviction.names(&late.controller)))
         };
         let tags: Vec<usize> = self.flights.iter().filter(|(tag, it)| is_named(*tag, it)).map(|(tag, _)| tag).collect();
         if !tags.is_empty() {
@@ -412,11 +418,12 @@ impl Core {
         &mut self,
         leaving: &Leaving,
         left: mpsc::Sender<()>,
-        controller_of: impl Fn(Token) -> Option<Arc<Controller>>,
+        origin_of: impl Fn(Token) -> Option<Origin>,
     ) {
-        let is_meant = |controller: &Controller, device_uid: u64| match leaving {
+        let is_meant = |Origin { controller, listener }: &Origin, device_uid: u64| match leaving {
             Leaving::Paths(paths) => paths.include(controller) && self.refusal(controller, device_uid).is_some(),
-            Leaving::Ended(paths) => paths.include(controller),
+            // The queues of the listener end, and all queues of its controllers.
+            Leaving::Ended(paths) => paths.include(controller) || paths.bring(controller.service, *listener),
             Leaving::Hosts { subsystem, device, hosts } => {
                 controller.service == Service::Subsystem(*subsystem)
                     && device.is_none_or(|device| device == device_uid)
@@ -425,9 +432,9 @@ impl Core {
             Leaving::Device(device) => *device == device_uid,
         };
         let leaves = |tag: usize, flight: &Flight| {
-            let controller = self.late.get(&tag).cloned().or_else(|| controller_of(flight.connection));
+            let origin = self.late.get(&tag).cloned().or_else(|| origin_of(flight.connection));
             let open = self.channels.get(flight.channel);
-            controller.zip(open).is_some_and(|(controller, open)| is_meant(&controller, open.uid))
+            origin.zip(open).is_some_and(|(origin, open)| is_meant(&origin, open.uid))
         };
         let tags: Vec<usize> = self.flights.iter().filter(|(tag, it)| leaves(*tag, it)).map(|(tag, _)| tag).collect();
         if !tags.is_empty() {
@@ -462,7 +469,7 @@ impl Core {
     pub fn landed(&mut self, done: &Done) -> Flight {
         let flight = self.flights.remove(done.tag as usize);
         if !self.late.is_empty()
-            && let Some(controller) = self.late.remove(&(done.tag as usize))
+            && let Some(Origin { controller, .. }) = self.late.remove(&(done.tag as usize))
         {
             controller.ends();
             if flight.is_write {

@@ -37,6 +37,7 @@ pub(super) fn start(conn: &mut Connection, core: &mut Core, command: &Command, c
     match check(conn, core, command, capsule_bytes) {
         Ok(sink) => sink,
         Err(status) => {
+            conn.fails_on(command);
             conn.respond(core, command.cid, status, 0);
             if command.fuse() != 0 {
                 fused::refused(conn, core, command);
@@ -511,6 +512,9 @@ pub(super) fn finish(conn: &mut Connection, core: &mut Core, index: u16, status:
     let slot = &mut conn.slots[index];
     let cid = slot.cid;
     if slot.command != IoCommand::Read || !status.is_ok() {
+        if !status.is_ok() {
+            conn.fails_about(conn.about(core, index));
+        }
         release(conn, core, index);
         return conn.respond(core, cid, status, 0);
     }
@@ -628,21 +632,17 @@ pub(super) fn abort(conn: &mut Connection, core: &mut Core, cid: u16) -> bool {
     if stage == Stage::Device {
         return core.cancel(conn.token, index);
     }
-    if !forget_waiting(conn, core, index) {
-        return false;
-    }
-    conn.respond(core, cid, Status::ABORTED_BY_REQUEST, 0);
-    true
+    take_back(conn, core, index, Status::ABORTED_BY_REQUEST)
 }
 
 /// Aborts the commands of a queue on a namespace, because its host has lost its registration there: the device begins
 /// none of them from now on.
 pub(super) fn evict(conn: &mut Connection, core: &mut Core, nsid: u32) {
     let mine = |(index, slot): (u16, &mut CommandSlot)| {
-        (slot.nsid == nsid && slot.admin.is_none()).then_some((index, slot.cid, slot.stage))
+        (slot.nsid == nsid && slot.admin.is_none()).then_some((index, slot.stage))
     };
-    let mine: Vec<(u16, u16, Stage)> = conn.slots.iter_mut().filter_map(mine).collect();
-    for (index, cid, stage) in mine {
+    let mine: Vec<(u16, Stage)> = conn.slots.iter_mut().filter_map(mine).collect();
+    for (index, stage) in mine {
         if conn.slots[index].fused.is_some() {
             fused::evict(conn, core, index);
             continue;
@@ -652,8 +652,7 @@ pub(super) fn evict(conn: &mut Connection, core: &mut Core, nsid: u32) {
         }
         match stage {
             Stage::Held | Stage::Limited | Stage::Gated => {
-                forget_waiting(conn, core, index);
-                conn.respond(core, cid, Status::ABORTED_PREEMPT, 0);
+                take_back(conn, core, index, Status::ABORTED_PREEMPT);
             }
             Stage::Capsule | Stage::Unadmitted | Stage::Data => conn.slots[index].status = Status::ABORTED_PREEMPT,
             Stage::Device => {
@@ -671,35 +670,43 @@ pub(super) fn give_back(conn: &mut Connection, core: &mut Core, longest_ns: u64)
     let late = |(index, slot): (u16, &mut CommandSlot)| {
         let waits = matches!(slot.stage, Stage::Held | Stage::Limited | Stage::Gated);
         let is_late = waits && now_ns.saturating_sub(slot.arrived_ns) > longest_ns;
-        is_late.then_some((index, slot.cid))
+        is_late.then_some(index)
     };
-    let late: Vec<(u16, u16)> = conn.slots.iter_mut().filter_map(late).collect();
-    for (index, cid) in late {
+    let late: Vec<u16> = conn.slots.iter_mut().filter_map(late).collect();
+    for index in late {
         if conn.slots[index].fused.is_some() {
             fused::fail(conn, core, index, Status::COMMAND_INTERRUPTED);
             continue;
         }
-        forget_waiting(conn, core, index);
-        conn.respond(core, cid, Status::COMMAND_INTERRUPTED, 0);
+        take_back(conn, core, index, Status::COMMAND_INTERRUPTED);
     }
 }
 
 /// Fails held commands whose namespace, or the path to it, has changed or gone since they came: at once, not when their
 /// turn comes.
 pub(super) fn fail_orphans(conn: &mut Connection, core: &mut Core) {
-    let waiting = |(index, slot): (u16, &mut CommandSlot)| {
-        matches!(slot.stage, Stage::Held | Stage::Limited).then_some((index, slot.cid))
-    };
-    let waiting: Vec<(u16, u16)> = conn.slots.iter_mut().filter_map(waiting).collect();
-    for (index, cid) in waiting {
+    let waiting =
+        |(index, slot): (u16, &mut CommandSlot)| matches!(slot.stage, Stage::Held | Stage::Limited).then_some(index);
+    let waiting: Vec<u16> = conn.slots.iter_mut().filter_map(waiting).collect();
+    for index in waiting {
         let Err(status) = conn.reaches(core, index) else { continue };
         if conn.slots[index].fused.is_some() {
             fused::fail(conn, core, index, status);
             continue;
         }
-        forget_waiting(conn, core, index);
+        take_back(conn, core, index, status);
+    }
+}
+
+/// Ends a command that a limit or the pacer holds; false if it is at another stage.
+fn take_back(conn: &mut Connection, core: &mut Core, index: u16, status: Status) -> bool {
+    let (cid, about) = (conn.slots[index].cid, conn.about(core, index));
+    let waited = forget_waiting(conn, core, index);
+    if waited {
+        conn.fails_about(about);
         conn.respond(core, cid, status, 0);
     }
+    waited
 }
 
 /// Drops a command that a limit or the pacer holds; false if it is at another stage.

@@ -159,6 +159,11 @@ pub(super) static TABLE: [IoCommandRow; 8] = [
 ];
 
 impl IoCommand {
+    /// True if the command itself says which block it begins at.
+    pub fn has_blocks(self) -> bool {
+        !matches!(self, IoCommand::Flush | IoCommand::DatasetManagement)
+    }
+
     /// The command with that opcode, if the target carries it out.
     #[inline]
     pub fn of(opcode: u8) -> Option<IoCommand> {

@@ -24,7 +24,7 @@ use sys::clock::Clock;
 use super::configuration::Configuration;
 use super::connection::{Connection, Ended, Phase};
 use super::controller::{Controller, IoQueue, Service};
-use super::core::Core;
+use super::core::{Core, Origin};
 use super::mailbox::{Message, Token};
 use super::reservations::{self, Eviction};
 use super::stats::{PacerDevice, PacerStats, ReactorReport, ReactorStats};
@@ -656,7 +656,7 @@ impl Reactor {
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Some(controller) = connection.controller.take() else { return };
         let (token, queue_id) = (connection.token, connection.queue_id);
-        let (tenant, is_listed) = (connection.tenant, connection.is_listed);
+        let (tenant, is_listed, listener) = (connection.tenant, connection.is_listed, connection.listener);
         let shared = Arc::clone(&self.core.shared);
         let mut controllers = shared.controllers();
         if std::mem::take(&mut connection.counts_as_host) {
@@ -667,7 +667,7 @@ impl Reactor {
             if state.queues.get(&queue_id).is_some_and(|queue| queue.token == token) {
                 state.queues.remove(&queue_id);
             }
-            self.core.leave_flights(token, &controller);
+            self.core.leave_flights(token, &Origin { controller: Arc::clone(&controller), listener });
             controller.ends();
             return;
         }
@@ -765,7 +765,9 @@ impl Reactor {
             Message::Depart(leaving, left) => {
                 let connections = &self.connections;
                 let of = |token: Token| connections.get(token.index as usize).filter(|it| it.token == token);
-                self.core.await_departure(&leaving, left, |token| of(token).and_then(|it| it.controller.clone()));
+                let origin =
+                    |it: &Connection| Some(Origin { controller: it.controller.clone()?, listener: it.listener });
+                self.core.await_departure(&leaving, left, |token| of(token).and_then(origin));
             }
             Message::Fence(fence) => self.core.await_changes(fence),
             Message::Fenced { queue, slot, hold } => {

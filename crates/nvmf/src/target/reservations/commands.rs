@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::registrar::{Answered, Change, Registrar, Request};
-use super::{Reservations, Rules};
+use super::{Reservations, Reserved, Rules};
 use crate::spec::opcode::io::RESERVATION_REPORT;
 use crate::spec::reservation::{RegisteredController, ReservationCommand, ReservationStatus};
 use crate::spec::{Command, Data, Status};
@@ -12,6 +12,7 @@ use crate::target::answer::Answer;
 use crate::target::connection::Connection;
 use crate::target::controller::{Controller, Service};
 use crate::target::core::Core;
+use crate::target::errors::About;
 use crate::target::transport::Transport;
 
 /// CNTLID of a registrant that has no controller now.
@@ -26,7 +27,10 @@ pub(in crate::target) fn carry_out(conn: &mut Connection, core: &mut Core, comma
     match outcome {
         Ok(Some(answer)) => conn.respond_data(core, command.cid, &answer),
         Ok(None) => {} // the registrar answers
-        Err(status) => conn.respond(core, command.cid, status, 0),
+        Err(status) => {
+            conn.fails_on(command);
+            conn.respond(core, command.cid, status, 0);
+        }
     }
 }
 
@@ -34,14 +38,15 @@ pub(in crate::target) fn carry_out(conn: &mut Connection, core: &mut Core, comma
 ///
 /// # Errors
 /// Invalid Command Opcode if the target hides reservations; the status of the ANA state.
-fn named(conn: &Connection, core: &Core, command: &Command) -> Result<(Arc<Reservations>, Arc<Controller>), Status> {
+fn named(conn: &Connection, core: &Core, command: &Command) -> Result<(Reserved, Arc<Controller>), Status> {
     let controller = conn.controller.clone().filter(|_| conn.is_enabled()).ok_or(Status::COMMAND_SEQUENCE_ERROR)?;
     if core.configuration.options.hides_reservations() {
         return Err(Status::INVALID_OPCODE.do_not_retry());
     }
     let namespace = conn.namespace(core, command.nsid).ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
     conn.admits(namespace)?;
-    Ok((Arc::clone(&namespace.reservations), controller))
+    let (device, reservations) = (namespace.device_uid, Arc::clone(&namespace.reservations));
+    Ok((Reserved { nsid: command.nsid, device, reservations }, controller))
 }
 
 /// Hands a command to the registrar.
@@ -50,10 +55,10 @@ fn named(conn: &Connection, core: &Core, command: &Command) -> Result<(Arc<Reser
 /// Invalid Field for reserved values, and for persistence that is not there (section 7.3); Host Identifier
 /// Inconsistent Format for hosts that give none (section 5.27.1.25).
 fn change(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) -> Result<(), Status> {
-    let (reservations, controller) = named(conn, core, command)?;
+    let (named, controller) = named(conn, core, command)?;
     let invalid = Status::INVALID_FIELD.do_not_retry();
     let asked = ReservationCommand::of(command, data).ok_or(invalid)?;
-    if matches!(asked, ReservationCommand::Register { persists: Some(true), .. }) && !reservations.can_persist() {
+    if matches!(asked, ReservationCommand::Register { persists: Some(true), .. }) && !named.reservations.can_persist() {
         return Err(invalid);
     }
     if controller.host_id == [0; 16] {
@@ -65,7 +70,7 @@ fn change(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]
         cid: command.cid,
         service: controller.service,
         host: controller.host_id,
-        namespaces: vec![(command.nsid, reservations)],
+        namespaces: vec![named],
         change: Change::Command(asked),
     };
     Registrar::take(&core.shared, request)
@@ -77,7 +82,7 @@ fn change(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]
 /// Host Identifier Inconsistent Format without EDS: hosts of Fabrics have identifiers of 128 bits. The statuses of the
 /// SGL.
 fn report(conn: &mut Connection, core: &mut Core, command: &Command) -> Result<Option<Answer>, Status> {
-    let (reservations, controller) = named(conn, core, command)?;
+    let (named, controller) = named(conn, core, command)?;
     if command.cdw11 & 1 == 0 {
         return Err(Status::HOST_ID_INCONSISTENT.do_not_retry());
     }
@@ -90,7 +95,7 @@ fn report(conn: &mut Connection, core: &mut Core, command: &Command) -> Result<O
     if asked > room {
         return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
     }
-    let page = core.pages.share(status(&core.shared, controller.service, &reservations.rules()));
+    let page = core.pages.share(status(&core.shared, controller.service, &named.reservations.rules()));
     Ok(Some(Answer::shared(page, 0, asked)))
 }
 
@@ -125,6 +130,9 @@ fn status(shared: &Shared, service: Service, rules: &Rules) -> Vec<u8> {
 
 /// Answers a command that the registrar has carried out.
 pub(in crate::target) fn answered(conn: &mut Connection, core: &mut Core, answer: Answered) {
+    if !answer.status.is_ok() {
+        conn.fails_about(About { nsid: answer.nsid, slba: 0 });
+    }
     conn.respond(core, answer.cid, answer.status, 0);
 }
 
@@ -142,10 +150,10 @@ pub(in crate::target) fn set_persistence(
     core: &Core,
     command: &Command,
     controller: &Controller,
-    namespaces: Vec<(u32, Arc<Reservations>)>,
+    namespaces: Vec<Reserved>,
 ) -> Result<(), Status> {
     let persists = command.cdw11 & 1 == 1;
-    if persists && !namespaces.iter().all(|(_, reservations)| reservations.can_persist()) {
+    if persists && !namespaces.iter().all(|named| named.reservations.can_persist()) {
         return Err(Status::FEATURE_NOT_CHANGEABLE.do_not_retry());
     }
     let (service, host) = (controller.service, controller.host_id);

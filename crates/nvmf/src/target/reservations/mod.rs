@@ -16,7 +16,7 @@ mod store;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::Error;
 use crate::spec::reservation::HostId;
@@ -27,6 +27,13 @@ pub(super) use registrar::{Answered, Eviction, Registrar};
 pub(super) use rules::Need;
 use rules::Rules;
 use store::Store;
+
+/// The reservations of a namespace that a command names, its number, and the uid of its device.
+pub(super) struct Reserved {
+    pub nsid: u32,
+    pub device: u64,
+    pub reservations: Arc<Reservations>,
+}
 
 /// The reservations of one namespace, which all reactors share.
 #[derive(Default)]

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use super::Reservations;
 use super::rules::Consequences;
+use super::{Reservations, Reserved};
 use crate::spec::Status;
 use crate::spec::reservation::{HostId, ReservationCommand};
 use crate::target::Shared;
@@ -19,7 +19,7 @@ pub(super) struct Request {
     pub service: Service,
     pub host: HostId,
     /// The namespaces that the command names.
-    pub namespaces: Vec<(u32, Arc<Reservations>)>,
+    pub namespaces: Vec<Reserved>,
     pub change: Change,
 }
 
@@ -37,6 +37,8 @@ pub(in crate::target) struct Answered {
     pub queue: Token,
     pub cid: u16,
     pub status: Status,
+    /// The namespace that the status is about.
+    pub nsid: u32,
 }
 
 /// Hosts whose commands on a namespace are aborted. Each reactor drops its handle when no device works for such a
@@ -48,6 +50,8 @@ pub(in crate::target) struct Eviction {
     by: HostId,
     pub service: Service,
     pub nsid: u32,
+    /// The uid of the device of the namespace: the namespace itself may go before its device has ended their ops.
+    pub device: u64,
     hosts: Vec<HostId>,
 }
 
@@ -143,18 +147,18 @@ impl Request {
     fn carry_out(self, shared: &Weak<Shared>) {
         let Some(target) = shared.upgrade() else { return };
         let _turn = target.registrar.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut answer = Answered { queue: self.queue, cid: self.cid, status: Status::SUCCESS };
-        for (nsid, reservations) in &self.namespaces {
+        let mut answer = Answered { queue: self.queue, cid: self.cid, status: Status::SUCCESS, nsid: 0 };
+        for Reserved { nsid, device, reservations } in &self.namespaces {
             match self.change(&target, reservations) {
-                Err(status) => answer.status = status,
+                Err(status) => (answer.status, answer.nsid) = (status, *nsid),
                 Ok(Consequences { notices, aborted }) => {
                     for (host, notice) in notices {
                         target.notify(self.service, &host, *nsid, notice);
                     }
                     if !aborted.is_empty() {
-                        let (service, nsid, shared) = (self.service, *nsid, shared.clone());
-                        let by = self.host;
-                        let eviction = Arc::new(Eviction { shared, answer, by, service, nsid, hosts: aborted });
+                        let (service, nsid, device) = (self.service, *nsid, *device);
+                        let (by, shared, hosts) = (self.host, shared.clone(), aborted);
+                        let eviction = Arc::new(Eviction { shared, answer, by, service, nsid, device, hosts });
                         for mailbox in &target.mailboxes {
                             mailbox.send(Message::Evict(Arc::clone(&eviction)));
                         }

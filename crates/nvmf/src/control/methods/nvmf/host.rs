@@ -46,8 +46,20 @@ pub static METHODS: &[Method] = &[
     ),
     method(
         "nvmf_subsystem_set_keys",
-        "Change the keys of a listed host, for its later connections",
-        &[NQN, HOST, DHCHAP_KEY, DHCHAP_CTRLR_KEY, TGT_NAME],
+        "Change the keys of a listed host, for its later connections; its present ones last",
+        &[
+            NQN,
+            HOST,
+            DHCHAP_KEY,
+            DHCHAP_CTRLR_KEY,
+            Param::optional(
+                "psk",
+                ParamKind::Text,
+                "its present one",
+                "name of the key of TLS; the keys of DH-HMAC-CHAP stay if only this one is given",
+            ),
+            TGT_NAME,
+        ],
         "true",
         set_keys,
     ),
@@ -101,12 +113,20 @@ fn set_keys(state: &mut State, params: &Params) -> Outcome {
     if !subsystem(state, nqn)?.hosts.iter().any(|listed| listed == host) {
         return Err(RpcError::new(-19, format!("{host} is not let in to {nqn}: nvmf_subsystem_add_host"))); // ENODEV
     }
-    state.keys.set(nqn, host, credentials(state, params)?);
+    let (credentials, tls_key) = (credentials(state, params)?, tls_key(state, params)?);
     let is_it = |method: &str, given: &Value| {
         method == "nvmf_subsystem_add_host" && given["nqn"] == nqn && given["host"] == host
     };
-    for param in ["dhchap_key", "dhchap_ctrlr_key"] {
-        state.amend(is_it, param, params.text_if(param).map_or(Value::Null, |name| json!(name)));
+    // A host whose key of TLS alone changes must not get in without the proof that it had to give.
+    if credentials.is_some() || tls_key.is_none() {
+        state.keys.set(nqn, host, credentials);
+        for param in ["dhchap_key", "dhchap_ctrlr_key"] {
+            state.amend(is_it, param, params.text_if(param).map_or(Value::Null, |name| json!(name)));
+        }
+    }
+    if tls_key.is_some() {
+        state.keys.set_tls(nqn, host, tls_key);
+        state.amend(is_it, "psk", json!(params.text("psk")));
     }
     Ok(Value::Bool(true))
 }
