@@ -228,11 +228,13 @@ impl Run {
             effect.map(|effect| Fault { on: FaultOn::All, effect, one_in: 7, count: None }).into_iter().collect();
         self.target.set_faults("faulty", &faults).unwrap();
         let (mut issued, mut waits, mut ended) = (0, 0, Instant::now());
+        let mut next_break = self.random.below(100) as usize;
         while issued < OPS || !self.flights.is_empty() {
             if issued < OPS && self.random.below(3) > 0 {
                 issued += usize::from(self.begin(issued as u32));
             }
-            if self.trouble == Trouble::Breaks && self.random.one_in(150) {
+            if self.trouble == Trouble::Breaks && issued >= next_break {
+                next_break += 10 + self.random.below(100) as usize;
                 let queue = self.random.below(self.queues.len() as u64) as usize;
                 // The connection may be broken already.
                 let Link::Tcp(link) = &self.queues[queue] else { panic!("over TCP") };

@@ -283,7 +283,9 @@ fn some_connection(address: std::net::SocketAddr, dice: &mut Dice, of: Option<u1
     match of.filter(|_| !dice.one_in(4)) {
         Some(cntlid) => {
             let qid = dice.within(1..20) as u16;
-            host.connect(qid, 1000, cntlid, NQN, HOST);
+            let data = Host::connect_data(cntlid, NQN, HOST).write();
+            host.send_command(Host::connect_command(qid, 1000), &data);
+            host.unit(); // `None` if the controller has gone meanwhile
         }
         None => {
             let done = host.connect(0, 1000, 0xffff, NQN, HOST);

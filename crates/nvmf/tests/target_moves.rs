@@ -30,21 +30,6 @@ fn served(reactors: usize) -> Served {
     )
 }
 
-/// The reactor of a controller's only I/O queue; `None` without one.
-fn place(served: &Served, controller: u16) -> Option<u32> {
-    let subsystem = served.target.subsystems().remove(0);
-    let controller = subsystem.controllers.into_iter().find(|it| it.id == controller)?;
-    controller.queues.iter().find(|queue| queue.id == 1).map(|queue| queue.reactor)
-}
-
-/// Asks for the move of the queue until it is there.
-fn move_to(served: &Served, controller: u16, reactor: u32) {
-    raw::until(|| {
-        served.target.move_queue(NQN, controller, 1, reactor).unwrap();
-        place(served, controller) == Some(reactor)
-    });
-}
-
 /// Moves all queues from reactor to reactor until the work has been done.
 fn while_all_move<T>(served: &Served, work: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
@@ -108,7 +93,7 @@ fn an_idle_queue_moves_with_the_beginning_of_a_command() {
             command.cid = queue.cid();
             let bytes = queue.capsule(&command, &[]);
             queue.send(&bytes[..cut]);
-            move_to(&served, admin.cntlid, reactor);
+            served.move_to(admin.cntlid, reactor);
             queue.send(&bytes[cut..]);
             let mut came = Vec::new();
             while came.len() < data.len() {
@@ -133,7 +118,7 @@ fn an_idle_queue_moves_with_the_beginning_of_a_command() {
 fn a_queue_with_a_command_in_a_slow_device_stays() {
     let served = served(2);
     let (admin, mut queue) = Host::pair(served.address);
-    move_to(&served, admin.cntlid, 0);
+    served.move_to(admin.cntlid, 0);
     let never = Fault { on: FaultOn::Reads, effect: Effect::Never, one_in: 1, count: None };
     served.target.set_faults("faulty", &[never]).unwrap();
     let stuck = queue.send_command(Host::read_command(2, 0, 8), &[]);
@@ -142,11 +127,11 @@ fn a_queue_with_a_command_in_a_slow_device_stays() {
         let data = vec![turn; 4096];
         assert_eq!(queue.command(write_in_capsule(8, &data), &data).status, Status::SUCCESS);
         assert_eq!(queue.read(1, 8, 8).unwrap(), data);
-        assert_eq!(place(&served, admin.cntlid), Some(0));
+        assert_eq!(served.reactor_of(admin.cntlid), Some(0));
     }
     served.target.set_faults("faulty", &[]).unwrap();
     assert_eq!(queue.response().cid, stuck);
-    move_to(&served, admin.cntlid, 1);
+    served.move_to(admin.cntlid, 1);
     assert_eq!(queue.read(1, 8, 8).unwrap(), vec![4; 4096]);
     assert!(served.target.move_queue(NQN, admin.cntlid, 2, 1).is_err(), "no such queue");
     assert!(served.target.move_queue(NQN, admin.cntlid, 1, 2).is_err(), "no such reactor");
@@ -309,7 +294,7 @@ fn a_connection_moves_off_a_busy_reactor_by_itself() {
     let pairs: Vec<_> = (0..2).map(|_| Host::pair_with(served.address, true)).collect();
     let controllers: Vec<u16> = pairs.iter().map(|(admin, _)| admin.cntlid).collect();
     for &controller in &controllers {
-        move_to(&served, controller, 0);
+        served.move_to(controller, 0);
     }
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -333,7 +318,7 @@ fn a_connection_moves_off_a_busy_reactor_by_itself() {
             });
         }
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            raw::until(|| controllers.iter().any(|&controller| place(&served, controller) == Some(1)));
+            raw::until(|| controllers.iter().any(|&controller| served.reactor_of(controller) == Some(1)));
         }));
         ends.store(true, Ordering::Relaxed);
         outcome.unwrap();

@@ -7,7 +7,7 @@ use nvmf::device::{DeviceKind, Effect, Fault, FaultOn};
 use nvmf::pdu::Pdu;
 use nvmf::spec::opcode::{admin, io};
 use nvmf::spec::{Command, Range, Sgl, Status};
-use nvmf::target::Options;
+use nvmf::target::{Limits, Options};
 use raw::{Host, NQN, Served};
 
 const BYTES: u64 = 1 << 20;
@@ -16,9 +16,13 @@ const TWO: [u8; 16] = [2; 16];
 
 /// Memory behind faults as namespace 1, memory as namespace 2, on two reactors. One write to namespace 1 is stuck.
 fn served() -> Served {
+    served_within(Limits::default())
+}
+
+fn served_within(limits: Limits) -> Served {
     let memory = DeviceKind::Memory { bytes: BYTES };
     let served = Served::with(
-        Options { reactors: 2, balances: false, ..Options::default() },
+        Options { reactors: 2, balances: false, limits, ..Options::default() },
         &[("base", memory.clone()), ("faulty", DeviceKind::Faulty { base: "base".into(), seed: 1 }), ("plain", memory)],
     );
     let never = Fault { on: FaultOn::Writes, effect: Effect::Stuck, one_in: 1, count: Some(1) };
@@ -130,4 +134,58 @@ fn commands_that_wait_for_a_straggler_end_with_what_they_wait_for() {
     let done = queue.response();
     assert_eq!((done.cid, done.status), (cid, Status::SUCCESS));
     departure.wait();
+}
+
+/// A host of which one queue, on reactor 0, has a write stuck in the device, and behind it one that the connection
+/// cannot act on: the host has too many bytes in flight there.
+fn stalled(served: &Served) -> (Host, Host) {
+    let (admin, mut queue) = Host::pair_of(served.address, ONE);
+    served.move_to(admin.cntlid, 0);
+    queue.send_data_only(Host::write_command(1, 8, 512), &[9; 512]);
+    raw::until(|| in_devices(served) == 1);
+    send_write(&mut queue, &[6; 512]);
+    (admin, queue)
+}
+
+/// Sends a write of block 0, with its data in the capsule.
+fn send_write(queue: &mut Host, data: &[u8; 512]) -> u16 {
+    queue.send_command(Command { sgl: Sgl::in_capsule(512), ..Command::blocks(io::WRITE, 1, 0, 1) }, data)
+}
+
+/// The host writes newer data on another reactor: they come after the write that is stuck, and stay.
+fn write_newer(served: &Served, queue: &mut Host) {
+    let cid = send_write(queue, &[7; 512]);
+    assert!(waits(queue, cid));
+    end_the_straggler(served);
+    let done = queue.response();
+    assert_eq!((done.cid, done.status), (cid, Status::SUCCESS));
+    raw::until(|| served.connections() == 3);
+    assert_eq!(queue.read(1, 0, 1), Ok(vec![7; 512]), "the older data have come after the newer ones");
+}
+
+/// The end of a queue lies behind a command that the target cannot act on yet. Its host has other connections.
+#[test]
+fn the_end_of_a_queue_that_is_stalled_is_noticed() {
+    let served = served_within(Limits { bytes_per_host: Some(512), ..Limits::default() });
+    let (other_admin, mut other) = Host::pair_of(served.address, ONE);
+    served.move_to(other_admin.cntlid, 1);
+    let (_admin, queue) = stalled(&served);
+    assert_eq!(served.connections(), 4);
+    drop(queue);
+    raw::until(|| served.connections() == 3);
+    write_newer(&served, &mut other);
+}
+
+/// A host comes back at once: its Connect waits for the end of its old queue.
+#[test]
+fn a_host_that_comes_back_finds_its_old_queue_ended() {
+    for _ in 0..20 {
+        let served = served_within(Limits { bytes_per_host: Some(512), ..Limits::default() });
+        let (_admin, queue) = stalled(&served);
+        drop(queue);
+        let (admin, mut again) = Host::pair_of(served.address, ONE);
+        assert_eq!(served.connections(), 3);
+        served.move_to(admin.cntlid, 1);
+        write_newer(&served, &mut again);
+    }
 }

@@ -91,6 +91,8 @@ pub(super) struct Connection {
     /// The command for which the connection cannot go on: the pacer has no slot for the command, or its data have no
     /// room.
     pub stalled: Option<u16>,
+    /// True while the queue's Connect waits for the end of other connections of its host.
+    pub is_settling: bool,
     /// The bytes that the connection has queued, as counted in [`Core::queued`].
     pub queued: queued::Account,
     /// Commands received whose responses have not been given to the kernel yet.
@@ -150,6 +152,7 @@ impl Connection {
             phase: Phase::Handshake,
             about: About::default(),
             stalled: None,
+            is_settling: false,
             queued: Default::default(),
             outstanding: 0,
             aborts: 0,

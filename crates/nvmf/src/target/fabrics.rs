@@ -28,7 +28,7 @@ pub(super) fn before_connect(conn: &mut Connection, core: &mut Core, command: &C
         return conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0);
     }
     match connect(conn, core, command, data) {
-        Ok(result) => conn.respond(core, command.cid, Status::SUCCESS, result),
+        Ok(result) => conn.accept(core, command.cid, result),
         Err((status, result)) => conn.respond(core, command.cid, status, result),
     }
 }

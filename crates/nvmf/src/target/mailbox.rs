@@ -12,6 +12,7 @@ use super::configuration::{Configuration, Leaving};
 use super::gate::Fence;
 use super::management::Managed;
 use super::portal::Portal;
+use super::reactor::Settling;
 use super::reservations::{Answered, Eviction};
 use super::stats::{ReactorReport, StatsChange};
 use super::transport::{Asked, Moving};
@@ -48,6 +49,10 @@ pub(super) enum Message {
     Disconnect(u64, Arc<str>, mpsc::Sender<()>),
     /// The controller of this connection has events for the host.
     Events(Token),
+    /// End the connections of a host that are over, and drop the reference.
+    Settle(Arc<Settling>),
+    /// All reactors have done so: answer the Connect of that queue.
+    Settled { queue: Token, cid: u16, result: u64 },
     /// Take a held command back: the queue and id of the command, and the queue and id of the Abort that asks.
     Abort { queue: Token, cid: u16, asked_by: Token, asked_cid: u16 },
     /// The answer to `Abort`: `aborted` is true if the command was taken back.

@@ -9,6 +9,7 @@
 
 mod moving;
 mod rdma;
+mod settling;
 
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
@@ -32,6 +33,7 @@ use super::transport::{Devices, Link, Tcp, Transport};
 use super::{Error, Shared, admin, afloat, fabrics, fused, io, limited, queued, stragglers};
 use crate::spec::Status;
 use moving::Moves;
+pub(super) use settling::Settling;
 
 /// Bytes received in one call beyond those that go straight into a command's buffer.
 const SCRATCH: usize = 64 << 10;
@@ -54,6 +56,8 @@ const RING: u64 = u64::MAX - 1;
 const OTHERS: u64 = u64::MAX - 2;
 /// The number of everything of RDMA: the channel of the connection manager, and completion queues.
 const RDMA: u64 = u64::MAX - 3;
+/// The events of a connection that can go on: bytes have come, or the peer has ended the connection.
+const WATCHED: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP);
 /// Listeners have this bit and their number.
 const LISTENER: u64 = 1 << 63;
 
@@ -286,9 +290,13 @@ impl Reactor {
         if flags.contains(epoll::EventFlags::OUT) {
             connection.mark_dirty(&mut self.core);
         }
-        let readable =
-            epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR | epoll::EventFlags::RDHUP;
-        if flags.intersects(readable) {
+        let over = epoll::EventFlags::HUP | epoll::EventFlags::ERR | epoll::EventFlags::RDHUP;
+        if flags.intersects(over) && connection.is_stalled() {
+            // The host has given up the commands that are still unread: it may have sent them again elsewhere, and then
+            // newer ones, which these must not come after.
+            return self.close(index);
+        }
+        if flags.intersects(over | epoll::EventFlags::IN) {
             let received = connection.receive(&mut self.core, &mut self.scratch);
             self.judge(index, received);
         }
@@ -357,7 +365,7 @@ impl Reactor {
         if watched.0 && !before.0 {
             connection.come_back(&mut self.core);
         }
-        let mut flags = epoll::EventFlags::empty();
+        let mut flags = WATCHED.difference(epoll::EventFlags::IN);
         flags.set(epoll::EventFlags::IN, watched.0);
         flags.set(epoll::EventFlags::OUT, watched.1);
         let (data, stream) = (data_of(connection.token), connection.transport.tcp().descriptor());
@@ -618,7 +626,7 @@ impl Reactor {
         };
         let watched = connection.filter(|connection| {
             let stream = connection.transport.tcp().descriptor();
-            epoll::add(&self.others, stream, data_of(token), epoll::EventFlags::IN).is_ok()
+            epoll::add(&self.others, stream, data_of(token), WATCHED).is_ok()
         });
         match watched {
             Some(mut connection) => {
@@ -724,6 +732,8 @@ impl Reactor {
                 }
                 let _ = done.send(());
             }
+            Message::Settle(settling) => self.settle(&settling),
+            Message::Settled { queue, cid, result } => self.settled(queue, cid, result),
             Message::Events(token) => {
                 let index = token.index as usize;
                 if let Some(connection) = self.connections.get_mut(index).filter(|it| it.token == token) {

@@ -49,6 +49,21 @@ impl Served {
         self.target.stats().hosts.iter().map(|host| host.connections).sum()
     }
 
+    /// The reactor of a controller's only I/O queue; `None` without one.
+    pub fn reactor_of(&self, controller: u16) -> Option<u32> {
+        let subsystem = self.target.subsystems().remove(0);
+        let controller = subsystem.controllers.into_iter().find(|it| it.id == controller)?;
+        controller.queues.iter().find(|queue| queue.id == 1).map(|queue| queue.reactor)
+    }
+
+    /// Asks for the move of that queue until it is there.
+    pub fn move_to(&self, controller: u16, reactor: u32) {
+        until(|| {
+            self.target.move_queue(NQN, controller, 1, reactor).unwrap();
+            self.reactor_of(controller) == Some(reactor)
+        });
+    }
+
     /// The server still serves: a new host connects, writes and reads.
     pub fn assert_alive(&self) {
         let (_admin, mut queue) = Host::pair(self.address);

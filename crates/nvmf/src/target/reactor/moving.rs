@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pace::{Move, PERIOD_NS, Worker};
 use rustix::event::epoll;
 
-use super::{Reactor, data_of};
+use super::{Reactor, WATCHED, data_of};
 use crate::target::connection::Connection;
 use crate::target::mailbox::{Message, Token};
 use crate::target::transport::Moving;
@@ -133,10 +133,11 @@ impl Reactor {
             _ => false,
         };
         let is_watched =
-            epoll::add(&self.epoll, connection.transport.tcp().descriptor(), data_of(token), epoll::EventFlags::IN)
-                .is_ok();
+            epoll::add(&self.epoll, connection.transport.tcp().descriptor(), data_of(token), WATCHED).is_ok();
         let is_reached = self.core.configuration.reaches(controller.service, connection.listener);
-        let goes_on = is_expected && is_watched && is_reached && !self.core.draining;
+        // Commands of a host that has given the connection up meanwhile are not carried out any more.
+        let is_alive = !connection.is_over();
+        let goes_on = is_expected && is_watched && is_reached && is_alive && !self.core.draining;
         self.core.rows.host(self.core.shared.board.as_ref(), connection.tenant, controller.host_nqn.as_str());
         connection.come_back(&mut self.core);
         self.connections.insert(connection);

@@ -178,7 +178,7 @@ impl Connection {
     /// True while the connection cannot act on what it receives.
     #[inline]
     pub fn is_stalled(&self) -> bool {
-        self.stalled.is_some() || either!(&self.transport, it => it.is_held_up())
+        self.stalled.is_some() || self.is_settling || either!(&self.transport, it => it.is_held_up())
     }
 
     /// Stops acting on what comes until [`Connection::retry`] has found what `slot` lacks.
