@@ -18,6 +18,7 @@
 #                Their programs run by `newer NAME` in the guest, with their own libraries
 #   RIG_DISKS    files that are disks of the guest (with RIG_MODULES=virtio_blk): their names are the serial numbers
 #   RIG_QEMU     more arguments for QEMU: RIG_QEMU="-device nvme,serial=1,drive=d -drive file=D,format=raw,if=none,id=d"
+#   RIG_APPEND   more words of the kernel's command line: RIG_APPEND=nvme_core.multipath=N
 #   RIG_RDMA     1: the guest has an RDMA device rxe0 on eth0 (Soft-RoCE), rdma-core with its driver, and with Debian 13
 #                and 14 the kernel's host and target over RDMA, which meet at 10.0.2.15
 #   RIG_FORWARD  PORT: connections to 127.0.0.1:PORT of this machine go to port 4420 of the guest
@@ -244,7 +245,7 @@ status=99
 # The background takes no standard input of its own accord.
 timeout --foreground "${RIG_TIMEOUT:-1200}" qemu-system-x86_64 "${accelerate[@]}" -smp "$cpus" -m "$memory" \
   -display none -monitor none -serial stdio -serial "file:$work/kernel" -no-reboot -kernel "$kernel" -initrd "$work/initrd" \
-  -append "console=ttyS1 quiet panic=-1 mitigations=off no_timer_check" \
+  -append "console=ttyS1 quiet panic=-1 mitigations=off no_timer_check ${RIG_APPEND:-}" \
   -netdev "user,id=n0$forward" -device virtio-net-pci,netdev=n0,romfile= "${disks[@]}" <&0 > "$work/console" 2>&1 &
 guest=$!
 while IFS= read -r line; do

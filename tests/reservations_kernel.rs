@@ -5,7 +5,7 @@ mod common;
 #[path = "../crates/nvmf/tests/raw/mod.rs"]
 mod raw;
 
-use common::guest::{guest_with, has_rig};
+use common::guest::{guest_with, guest_without_multipath, has_rig};
 use common::served::Served;
 use common::*;
 use nvmf::spec::Status;
@@ -39,6 +39,15 @@ impl Other {
     }
 }
 
+/// The program that calls pr_ops, built into that directory.
+fn pr_ops(directory: &std::path::Path) -> String {
+    let program = directory.join("pr_ops");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/pr_ops.c");
+    let built = program.to_str().expect("text");
+    tool("cc", &["-Wall", "-Wextra", "-Werror", "-O2", "-o", built, source], directory);
+    built.into()
+}
+
 #[test]
 fn linux_reserves_through_pr_ops_and_a_kill_of_the_target_changes_nothing() {
     if !has_rig() || !has_program("cc") {
@@ -46,10 +55,7 @@ fn linux_reserves_through_pr_ops_and_a_kill_of_the_target_changes_nothing() {
     }
     let directory = directory();
     let directory = directory.path();
-    let program = directory.join("pr_ops");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/pr_ops.c");
-    let built = program.to_str().expect("text");
-    tool("cc", &["-Wall", "-Wextra", "-Werror", "-O2", "-o", built, source], directory);
+    let built = pr_ops(directory);
     let words = ["--file", "disk.img", "--create", "16m", "--block-size", "512", "--state", "state"];
     let mut target = Served::one_to_restart(directory, &words);
     let script = r#"
@@ -92,7 +98,7 @@ echo "all of it"
     let script = format!("PR_OPS={built}\n{script}");
     let mut other = Some(Other::of(&target));
     let port = target.port();
-    let said = guest_with(built, directory, port, &script, |action| {
+    let said = guest_with(&built, directory, port, &script, |action| {
         if action == "kill" {
             other = None;
             return target.kill();
@@ -132,6 +138,82 @@ echo "all of it"
             order => panic!("{order}"),
         }
     });
+    assert!(said.contains("all of it"), "{said}");
+    target.end();
+}
+
+/// Two hosts of the kernel at once: one kernel without native multipath connects under two names, and has a disk for
+/// each. They reserve in turn and against each other.
+#[test]
+#[ignore = "takes minutes of emulation: make test-guest"]
+fn two_hosts_of_linux_reserve_against_each_other() {
+    if !has_rig() || !has_program("cc") {
+        return;
+    }
+    let directory = directory();
+    let directory = directory.path();
+    let built = pr_ops(directory);
+    let words = ["--file", "disk.img", "--create", "16m", "--block-size", "512", "--state", "state"];
+    let target = Served::one_to_restart(directory, &words);
+    let script = r#"
+# nvme-cli takes a second host of one machine for the first.
+host() {
+  echo "transport=tcp,traddr=10.0.2.2,trsvcid=$PORT,nqn=$SUBSYSTEM,nr_io_queues=1,keep_alive_tmo=20,reconnect_delay=1,hostid=$2,hostnqn=nqn.2014-08.org.nvmexpress:uuid:$2" \
+    > /dev/nvme-fabrics || failed "host $1"
+  wait_for [ -b /dev/nvme${1}n1 ]
+}
+host 0 aaaaaaaa-0000-4000-8000-000000000001
+host 1 bbbbbbbb-0000-4000-8000-000000000002
+pr() { disk=/dev/nvme${1}n1; shift; try $PR_OPS $disk "$@"; }
+no_pr() { disk=/dev/nvme${1}n1; shift; $PR_OPS $disk "$@" > /tmp/said 2>&1 && failed "done: $disk $*"; true; }
+writes() { dd if=/dev/zero of=/dev/nvme${1}n1 bs=4k count=1 oflag=direct > /dev/null 2>&1; }
+reads() { dd if=/dev/nvme${1}n1 of=/dev/null bs=4k count=1 iflag=direct > /dev/null 2>&1; }
+# What host $1 may do: "rw", "r-" or "--".
+may() {
+  now=; reads $1 && now=r || now=-; writes $1 && now=${now}w || now=${now}-
+  [ $now = $2 ] || failed "host $1: $now and not $2: $3"
+}
+pr 0 register 0 0x11
+pr 1 register 0 0x22
+for type in 1 2 3 4 5 6; do
+  case $type in 1) other=r- ;; 2) other=-- ;; *) other=rw ;; esac
+  pr 0 reserve $type 0x11
+  may 0 rw "its own $type"; may 1 $other "type $type of the other"
+  case $type in 5 | 6) pr 1 reserve $type 0x22 ;; *) no_pr 1 reserve $type 0x22 ;; esac
+  pr 0 release $type 0x11
+  may 1 rw "type $type released"
+done
+# The second host preempts the first one's exclusive access; the first one is no registrant any more.
+pr 0 reserve 2 0x11
+may 1 -- 'exclusive access'
+pr 1 preempt 2 0x22 0x11
+may 0 -- 'preempted'; may 1 rw 'after it preempted'
+no_pr 0 reserve 2 0x11
+pr 0 register 0 0x11
+may 0 -- 'a registrant is no holder'
+pr 0 abort 1 0x11 0x22
+may 0 rw 'after it preempted and aborted'; may 1 r- 'write exclusive of the other'
+pr 1 register 0 0x22
+pr 0 release 1 0x11
+# Both reserve at the same moment: one of them gets it.
+for round in 1 2 3 4 5 6 7 8 9 10; do
+  for host in 0 1; do
+    { $PR_OPS /dev/nvme${host}n1 reserve 1 0x$((host + 1))$((host + 1)) > /dev/null 2>&1 && echo $host; } > /tmp/won$host &
+  done
+  wait
+  won=$(cat /tmp/won0 /tmp/won1)
+  case $won in 0 | 1) ;; *) failed "round $round: won by: $won" ;; esac
+  may $won rw "it has won"; may $((1 - won)) r- "the other one has won"
+  pr $won release 1 0x$((won + 1))$((won + 1))
+done
+pr 1 clear 0x22
+may 0 rw 'cleared'; may 1 rw 'cleared'
+no_pr 0 reserve 1 0x11
+for host in 0 1; do echo 1 > /sys/class/nvme/nvme$host/delete_controller; done
+echo "all of it"
+"#;
+    let script = format!("PR_OPS={built}\n{script}");
+    let said = guest_without_multipath(&built, directory, target.port(), &script);
     assert!(said.contains("all of it"), "{said}");
     target.end();
 }

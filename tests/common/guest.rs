@@ -69,6 +69,12 @@ pub fn guest_with(program: &str, directory: &Path, port: u16, script: &str, outs
     start(Guest { program: Some(program), ..Guest::default() }, directory, port, script, outside)
 }
 
+/// Boots a guest as [`guest_with`] does, without native multipath: each controller has disks of its own.
+pub fn guest_without_multipath(program: &str, directory: &Path, port: u16, script: &str) -> String {
+    let guest = Guest { program: Some(program), append: "nvme_core.multipath=N", ..Guest::default() };
+    start(guest, directory, port, script, |order| panic!("{order}"))
+}
+
 /// Boots a guest with the kernel of that release of Debian, as [`guest`] does.
 pub fn guest_of(debian: &'static str, directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
     start(Guest { debian, ..Guest::default() }, directory, port, script, outside)
@@ -154,6 +160,8 @@ struct Guest<'a> {
     program: Option<&'a str>,
     programs: &'a [&'a str],
     rdma: bool,
+    /// More words of the kernel's command line.
+    append: &'a str,
 }
 
 fn start(guest: Guest, directory: &Path, port: u16, script: &str, mut outside: impl FnMut(&str)) -> String {
@@ -164,7 +172,8 @@ fn start(guest: Guest, directory: &Path, port: u16, script: &str, mut outside: i
     rig.args(guest.program).env("RIG_QEMU", guest.devices).envs(guest.rdma.then_some(("RIG_RDMA", "1")));
     rig.env("RIG_MODULES", format!("ext4 crc32c_generic {}", guest.modules))
         .env("TMPDIR", directory)
-        .env("RIG_DEBIAN", guest.debian);
+        .env("RIG_DEBIAN", guest.debian)
+        .env("RIG_APPEND", guest.append);
     rig.env("RIG_PACKAGES", guest.packages).envs(guest.forward.map(|port| ("RIG_FORWARD", port.to_string())));
     let mut child = rig.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash");
     let mut orders = child.stdin.take().expect("piped");
