@@ -74,6 +74,8 @@ programs! {
     unlocks_come_after_writes: true,
     every_sync_covers_writes: true,
     flags_change_after_writes: true,
+    limits_come_after_writes: true,
+    seals_come_after_writes: true,
 }
 
 /// A sync of data that was written over lanes does not hold the submitter up.

@@ -45,6 +45,52 @@ processes! {
     closed_before_its_requests_end: false,
     addresses_of_files: true,
     table_is_large_enough: false,
+    leases: true,
+    tables_of_children: false,
+}
+
+#[test]
+fn parts_end_at_the_limit() {
+    if skipped() {
+        return;
+    }
+    succeed(&mut Volume::new().plain(program(), &["parts_end_at_the_limit"]));
+    let mut volume = Volume::new();
+    volume.pool = "policy = \"round-robin\"\nsplit = \"8k\"".into();
+    succeed(&mut volume.trapped(program(), &["parts_end_at_the_limit"]));
+    let ops = volume.counted().ops();
+    assert!(ops.iter().all(|&ops| ops > 0), "it is spread: {ops:?}");
+}
+
+/// Two lanes that are two file systems with one content, as two clients of a server are.
+#[test]
+fn locks_on_another_lane() {
+    if skipped() {
+        return;
+    }
+    for case in [
+        "locked_before_it_is_spread",
+        "locked_after_it_was_spread",
+        "locked_while_it_is_spread",
+        "leased_while_it_is_spread",
+    ] {
+        for trapped in [false, true] {
+            let mut volume = Volume::new();
+            volume.pool = "policy = \"round-robin\"\ntrust-inode = true".into();
+            std::fs::write(volume.path("volume/inner/file"), [b'f'; 16 * 4096]).unwrap();
+            let script = "PATH=$PATH:/sbin:/usr/sbin
+                truncate -s 16M \"$SCRATCH/one\"; mkfs.ext4 -q -F -d \"$LANE0/inner\" \"$SCRATCH/one\"
+                cp \"$SCRATCH/one\" \"$SCRATCH/two\"
+                mount -o loop \"$SCRATCH/one\" \"$LANE0\"; mount -o loop \"$SCRATCH/two\" \"$LANE1\"
+                exec \"$@\"";
+            let program = program().to_str().unwrap();
+            let arguments = ["-euc", script, "sh", program, case];
+            let sh = Path::new("/bin/sh");
+            succeed(&mut if trapped { volume.trapped(sh, &arguments) } else { volume.plain(sh, &arguments) });
+            let ops = volume.counted().ops();
+            assert!(!trapped || ops[1] > 0, "{case} is spread: {ops:?}");
+        }
+    }
 }
 
 #[test]

@@ -56,6 +56,11 @@ fn completions_that_are_taken_from_memory() {
     holds("ring_in_memory", "");
 }
 
+#[test]
+fn events_that_are_fetched_unseen() {
+    holds("fetched_unseen", "");
+}
+
 /// A lane that has answered is not silent because the program looks at the answer later.
 #[test]
 fn results_that_are_fetched_late() {

@@ -73,6 +73,7 @@ const CALLS: &[(c_long, [usize; 6])] = &[
     (libc::SYS_gettid, [0; 6]),
     (libc::SYS_getuid, [0; 6]),
     (libc::SYS_kcmp, [0, 0, 0, BAD, BAD, 0]),
+    (libc::SYS_kcmp, [0, 0, 2, 0, 0, 0]), // KCMP_FILES
     (libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE as usize, 0, 0, 0, 0]),
     (libc::SYS_prlimit64, [0, libc::RLIMIT_FSIZE as usize, 0, 0, 0, 0]),
     (libc::SYS_capget, [BAD, 0, 0, 0, 0, 0]),

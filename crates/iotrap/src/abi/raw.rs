@@ -296,6 +296,16 @@ pub fn thread() -> u32 {
     unsafe { call(libc::SYS_gettid, 0, 0, 0, 0, 0, 0) as u32 }
 }
 
+/// The size beyond which the process may not write a file (RLIMIT_FSIZE), in bytes; the largest number without a limit.
+pub fn largest_file() -> u64 {
+    let mut limit = [u64::MAX; 2];
+    let (resource, place) = (libc::RLIMIT_FSIZE as usize, limit.as_mut_ptr() as usize);
+    // SAFETY: one limit of two words is written.
+    let result = unsafe { call(libc::SYS_prlimit64, 0, resource, 0, place, 0, 0) };
+    let [now, _] = limit;
+    if result == 0 { now } else { u64::MAX }
+}
+
 /// The program's soft limit of descriptor numbers (RLIMIT_NOFILE).
 pub fn descriptor_limit() -> Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

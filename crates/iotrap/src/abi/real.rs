@@ -3,7 +3,7 @@
 //! Before `.init_array` has run (constructors of other libraries, allocators of other preloads) nothing is looked up.
 //! Until then a call is made as its system call, where it has one: see [`crate::abi::raw`].
 
-use core::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
+use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use core::sync::atomic::Ordering::{Acquire, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr};
 
@@ -388,6 +388,8 @@ real! {
         else late!(lio_listio(mode, list, count, event): (c_int, *const *mut libc::aiocb, c_int, *mut libc::sigevent) -> c_int,
             unavailable());
 
+    fn ulimit(command: c_int, limit: c_long) -> c_long,
+        else late!(ulimit(command, limit): (c_int, c_long) -> c_long, unavailable() as c_long);
     fn getrlimit(resource: c_uint, to: *mut libc::rlimit) -> c_int,
         else kernel!(libc::SYS_prlimit64, 0, resource, 0, to);
     fn getrlimit64(resource: c_uint, to: *mut libc::rlimit) -> c_int,

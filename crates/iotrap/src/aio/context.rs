@@ -331,10 +331,13 @@ fn event_at(ring: &'static Ring, index: u32) -> Option<Event> {
     (!event.is_null()).then(|| unsafe { event.read_volatile() })
 }
 
-/// Notes the completed requests in all rings.
+/// Notes the completed requests in all rings, those too whose events the program has taken where no hook saw it.
 pub fn look_at_all_rings() {
     for (place, context) in ALL.iter().enumerate() {
         if context.id.load(Acquire) > 1 && context.has_records() {
+            if context.is_read_directly() {
+                context.catch_up(place);
+            }
             context.look(place);
         }
     }

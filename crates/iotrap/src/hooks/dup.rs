@@ -149,7 +149,12 @@ fn control(fd: c_int, command: c_int, argument: usize, real: impl Fn() -> c_int)
         }
         // A lease is a promise about the other opens of the file, and the lanes' files are such opens.
         libc::F_SETLEASE => {
-            super::lock::before(fd);
+            super::lock::before_lease(fd);
+            real()
+        }
+        // A seal forbids writes; those that were submitted before are done.
+        libc::F_ADD_SEALS => {
+            crate::aio::async_io::settle(fd);
             real()
         }
         _ => real(),

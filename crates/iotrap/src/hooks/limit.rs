@@ -1,14 +1,19 @@
 //! getrlimit, setrlimit and prlimit: the limit of descriptor numbers is the program's. The library raises the limit for
-//! moments ([`crate::state::process::HighNumbers`]); meanwhile the program's own calls wait.
+//! moments ([`crate::state::process::HighNumbers`]); meanwhile the program's own calls wait. A new limit of file sizes
+//! waits for the writes that were submitted under the old one.
 
-use core::ffi::{c_int, c_uint};
+use core::ffi::{c_int, c_long, c_uint};
 
 use crate::abi::real;
+use crate::aio::async_io;
 use crate::state::lane;
 use crate::state::process::LimitHeld;
 
-/// Carries out a call about a limit when nobody has raised it.
+/// Carries out a call about a limit, when nobody has raised it and no write in flight could meet it.
 pub fn around<T>(resource: c_uint, call: impl FnOnce() -> T) -> T {
+    if resource == libc::RLIMIT_FSIZE {
+        async_io::settle_writes();
+    }
     let _held = (resource == libc::RLIMIT_NOFILE && lane::active()).then(LimitHeld::begin);
     call()
 }
@@ -36,4 +41,16 @@ limits! {
     setrlimit64(resource: c_uint, from: *const libc::rlimit) of resource;
     prlimit(process: libc::pid_t, resource: c_uint, from: *const libc::rlimit, to: *mut libc::rlimit) of resource;
     prlimit64(process: libc::pid_t, resource: c_uint, from: *const libc::rlimit, to: *mut libc::rlimit) of resource;
+}
+
+/// ulimit(3): it may set the limit of file sizes.
+///
+/// # Safety
+/// No argument has to be valid for memory safety. (The variadic argument is passed like any other on x86-64 and
+/// AArch64.)
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn ulimit(command: c_int, limit: c_long) -> c_long {
+    async_io::settle_writes();
+    // SAFETY: the function takes integers only.
+    unsafe { real::ulimit(command, limit) }
 }

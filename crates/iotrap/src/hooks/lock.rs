@@ -19,6 +19,18 @@ pub fn before_unlock(fd: c_int) {
 
 /// Ends the spreading of a file that is about to be locked through `fd`, which may be any descriptor of the file.
 pub fn before(fd: c_int) {
+    ends(fd, group::unwatch_all);
+}
+
+/// Ends the spreading of a file that is about to have a lease: the kernel refuses a lease if others have the file open,
+/// so the files of lanes are closed. They stay open if the process may hold a lock, which ends with the first close.
+pub fn before_lease(fd: c_int) {
+    ends(fd, group::close_lanes_of);
+}
+
+/// Ends the spreading of a file that is about to be locked through `fd`. `gives_up` gives up descriptors of the library
+/// before the first lock of the file.
+fn ends(fd: c_int, gives_up: impl Fn(NodeRef)) {
     // A lock may also replace a stronger one.
     before_unlock(fd);
     if !lane::active() {
@@ -32,8 +44,9 @@ pub fn before(fd: c_int) {
         // written.
         node.get().drain();
         node.get().revalidate(fd);
+        group::end_twins(node, Reason::Locked);
         if node.get().locks() {
-            group::unwatch_all(node);
+            gives_up(node);
         }
     };
     match GroupRef::proven(fd) {

@@ -34,7 +34,16 @@ pub fn look_for(group: &GroupRef, fd: c_int, path: &[u8]) {
         Err(_) => node.get().end(Reason::Unseen),
     }
     let found = each_descriptor(|other| {
-        if !raw::identity(other).is_ok_and(|found| (found.device, found.inode) == node.get().identity()) {
+        let (device, inode) = node.get().identity();
+        let Ok(found) = raw::identity(other) else { return };
+        if found.inode != inode {
+            return;
+        }
+        if found.device != device {
+            // It may be the same file on another lane. Opening and closing the file there would drop the lock.
+            if found.mode & libc::S_IFMT == libc::S_IFREG && holds_lock(other) {
+                node.get().end(Reason::Locked);
+            }
             return;
         }
         if holds_lock(other) && node.get().locks() {

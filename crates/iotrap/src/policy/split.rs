@@ -84,8 +84,11 @@ pub unsafe fn transfer(fd: c_int, kind: Kind, buffer: *mut c_void, count: usize,
     let group = GroupRef::of(fd)?;
     let part = usize::try_from(group.pool()?.config.split_bytes?).ok()?;
     let mut proofs = Proofs::none();
+    // A transfer that meets the limit of file sizes ends there. A part that begins behind the limit would raise
+    // SIGXFSZ.
+    let within = || kind == Kind::Read || (offset as u64).saturating_add(count as u64) <= raw::largest_file();
     let mut leaves = || spread::may_leave(&group, fd, kind, offset, count as u64, &mut proofs).is_ok();
-    if count <= part || !group.is_direct() || !leaves() {
+    if count <= part || !group.is_direct() || !within() || !leaves() {
         return None;
     }
     // SAFETY: the program's contract.

@@ -3,7 +3,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 use lanes::LANES_MAX;
 
@@ -70,6 +70,9 @@ static GROUPS_OF_PROCESS: [Group; GROUPS] = [const {
         files: [const { AtomicI32::new(-1) }; LANES_MAX],
     }
 }; GROUPS];
+
+/// True if a file was opened on a lane that is another client: there the same file has another device.
+static ANY_APART: AtomicBool = AtomicBool::new(false);
 
 /// The place at which the search for a free place begins.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -245,6 +248,7 @@ impl GroupRef {
         }
         if !proof::is_inode(fd, self.node().identity()) {
             self.node().set_apart();
+            ANY_APART.store(true, SeqCst);
         }
         place.compare_exchange(-1, fd, AcqRel, Acquire).is_ok() || {
             let _ = table::remove(fd, Entry::Lane(self.name));
@@ -558,7 +562,7 @@ impl GroupRef {
         let mut closed = usize::from(self.witness().is_some());
         for (lane, &file) in files.iter().enumerate().filter(|&(_, &file)| file >= 0) {
             let ours = proof::is_file_of_lane(self.name, lane, file);
-            if ours && node.was_written() && raw::sync(file, false).is_err() {
+            if ours && node.take_dirty_lane(lane) && raw::sync(file, false).is_err() {
                 node.lane_write(lane); // the next sync says so
             }
             if table::remove(file, Entry::Lane(self.name)) && ours {
@@ -652,8 +656,38 @@ pub fn unwatch_all(node: NodeRef) {
     }
 }
 
-/// Closes the lanes' files in a forked child, which are copies, and forgets all groups.
+/// Closes the lanes' files and the private duplicates of all open files of a node of which nothing is spread any more.
+pub fn close_lanes_of(node: NodeRef) {
+    for group in all_of(node) {
+        let _ = group.close_lanes();
+        let _ = group.unwatch(); // the program's own close tells its errors
+    }
+}
+
+/// Ends the spreading of other files of the process that may be the file of this node on another lane, and closes their
+/// lanes: the program is about to lock the file there, and closing a lane's file afterwards would drop the lock. (Every
+/// proof that two files are one demands the same inode number.)
+pub fn end_twins(node: NodeRef, reason: Reason) {
+    if !ANY_APART.load(SeqCst) {
+        return;
+    }
+    let (device, inode) = node.get().identity();
+    for (index, group) in GROUPS_OF_PROCESS.iter().enumerate() {
+        let Some(generation) = group.count.acquire_any() else { continue };
+        let group = GroupRef { name: Name { index: index as u32, generation } };
+        let (other, number) = group.node().identity();
+        if number == inode && other != device && !group.node().is_locked() {
+            group.node().end(reason);
+            group.node().drain();
+            let _ = group.close_lanes();
+        }
+    }
+}
+
+/// Closes the lanes' files in a forked child, which are copies, and forgets all groups. If the child shares its table
+/// of descriptors with its parent (clone(2) with CLONE_FILES), they are the parent's, and stay.
 pub fn forget_all() {
+    let shared = process::shares_descriptors();
     for (fd, entry) in table::entries(0, c_int::MAX) {
         // Closing the child's copy leaves the parent's descriptor alone.
         let private = match entry {
@@ -663,7 +697,7 @@ pub fn forget_all() {
             _ => false,
         };
         table::take(fd);
-        if private {
+        if private && !shared {
             let _ = raw::close(fd);
         }
     }

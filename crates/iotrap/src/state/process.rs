@@ -101,9 +101,11 @@ fn notice() {
         return;
     }
     let pid = raw::pid();
-    if PID.swap(pid, Relaxed) == pid {
+    let parent = PID.swap(pid, Relaxed);
+    if parent == pid {
         return;
     }
+    SHARES_DESCRIPTORS.store(has_table_of(parent, pid), Relaxed);
     RESERVED.store(false, Relaxed); // by another thread of the parent, if it was
     if let Some(forget_all) = FORGET_ALL.get() {
         forget_all();
@@ -112,6 +114,25 @@ fn notice() {
     if let Some(mark) = unsafe { MARK.load(Acquire).as_ref() } {
         mark.store(1, Release);
     }
+}
+
+/// The process was made with the table of descriptors of its parent, and without its memory (clone(2)).
+static SHARES_DESCRIPTORS: AtomicBool = AtomicBool::new(false);
+
+/// True if the calling process, a forked child that empties its tables, has its parent's descriptors and not copies of
+/// them: closing one would close it for the parent.
+pub fn shares_descriptors() -> bool {
+    SHARES_DESCRIPTORS.load(Relaxed)
+}
+
+/// True if two processes have one table of descriptors, by the kernel's word. `parent` is 0 after fork(2), which copies
+/// the table.
+fn has_table_of(parent: u32, child: u32) -> bool {
+    /// linux/kcmp.h
+    const KCMP_FILES: usize = 2;
+    // SAFETY: the system call takes integers only, so it accesses no memory of this process.
+    let same = || unsafe { raw::call(libc::SYS_kcmp, parent as usize, child as usize, KCMP_FILES, 0, 0, 0) };
+    parent != 0 && same() == 0
 }
 
 /// The range for the lanes' descriptors: above the program's soft limit where the hard limit permits, so that they take

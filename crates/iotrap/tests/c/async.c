@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <ulimit.h>
 
 #define DEPTH 64
 #define BLOCKS 256
@@ -399,6 +400,13 @@ static void errors_are_the_kernels(void)
 	CHECK_IS(io_submit(aio, 1, &one), -EBADF);
 	io_prep_pread(&iocb, only_read, block, BLOCK, -BLOCK);
 	CHECK_IS(io_submit(aio, 1, &one), -EINVAL);
+	struct iovec vector = {block, BLOCK};
+	io_prep_pread(&iocb, only_read, block, BLOCK, LLONG_MAX - BLOCK + 2);
+	CHECK_IS(io_submit(aio, 1, &one), -EINVAL);
+	io_prep_preadv(&iocb, only_read, &vector, 1, LLONG_MAX - BLOCK + 2);
+	CHECK_IS(io_submit(aio, 1, &one), -EINVAL);
+	io_prep_pread(&iocb, only_read, (void *)-BLOCK, BLOCK, 0);
+	CHECK_IS(io_submit(aio, 1, &one), -EFAULT);
 	io_prep_pread(&iocb, only_read, (void *)8, BLOCK, 0);
 	CHECK_IS(io_submit(aio, 1, &one), 1);
 	CHECK_IS(next(aio, &iocb), -EFAULT);
@@ -966,6 +974,56 @@ static void flags_change_after_writes(void)
 	CHECK_IS(io_destroy(aio), 0);
 }
 
+/* A smaller limit of file sizes is for later writes. */
+static void limits_come_after_writes(void)
+{
+	struct rlimit before, small;
+	io_context_t aio = context(DEPTH);
+	CHECK(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+	CHECK_IS(getrlimit(RLIMIT_FSIZE, &before), 0);
+	small = (struct rlimit){.rlim_cur = BLOCK, .rlim_max = before.rlim_max};
+	for (int how = 0; how < 5; how++) {
+		int fd = buffered("limited", O_RDWR | O_TRUNC);
+		char *buffers = write_much(aio, fd);
+		switch (how) {
+		case 0: CHECK_IS(setrlimit(RLIMIT_FSIZE, &small), 0); break;
+		case 1: CHECK_IS(prlimit(0, RLIMIT_FSIZE, &small, NULL), 0); break;
+		case 2: CHECK_IS(syscall(SYS_setrlimit, RLIMIT_FSIZE, &small), 0); break;
+		case 3: CHECK_IS(syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, &small, NULL), 0); break;
+		default: CHECK_IS(ulimit(UL_SETFSIZE, BLOCK / 512), BLOCK / 512); break;
+		}
+		all_written(aio);
+		CHECK_IS(pwrite(fd, buffers, BLOCK, BLOCK), -1);
+		CHECK_IS(errno, EFBIG);
+		if (how < 4)
+			CHECK_IS(setrlimit(RLIMIT_FSIZE, &before), 0); /* ulimit(3) lowers the hard limit, too */
+		expect_blocks("limited", 'n', LARGE_COUNT * LARGE / BLOCK);
+		CHECK_IS(close(fd), 0);
+		free(buffers);
+	}
+	CHECK_IS(io_destroy(aio), 0);
+}
+
+/* A seal is for later writes. */
+static void seals_come_after_writes(void)
+{
+	io_context_t aio = context(DEPTH);
+	for (int how = 0; how < 2; how++) {
+		int fd = memfd_create("sealed", MFD_ALLOW_SEALING | MFD_CLOEXEC), seals = F_SEAL_WRITE | F_SEAL_GROW;
+		CHECK(fd >= 0);
+		char *buffers = write_much(aio, fd), path[32];
+		CHECK_IS(how == 0 ? fcntl(fd, F_ADD_SEALS, seals) : syscall(SYS_fcntl, fd, F_ADD_SEALS, seals), 0);
+		all_written(aio);
+		CHECK_IS(pwrite(fd, buffers, BLOCK, 0), -1);
+		CHECK_IS(errno, EPERM);
+		snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+		expect_blocks(path, 'n', LARGE_COUNT * LARGE / BLOCK);
+		CHECK_IS(close(fd), 0);
+		free(buffers);
+	}
+	CHECK_IS(io_destroy(aio), 0);
+}
+
 /* The process ends with its last thread, and a signal ends it: the library's threads do not keep it alive. */
 static void nobody_stays_behind(void)
 {
@@ -1023,6 +1081,8 @@ int main(int count, char **arguments)
 		{"unlocks_come_after_writes", unlocks_come_after_writes},
 		{"every_sync_covers_writes", every_sync_covers_writes},
 		{"flags_change_after_writes", flags_change_after_writes},
+		{"limits_come_after_writes", limits_come_after_writes},
+		{"seals_come_after_writes", seals_come_after_writes},
 	};
 	CHECK(count == 2);
 	return run_named(tests, sizeof tests / sizeof *tests, arguments[1]);

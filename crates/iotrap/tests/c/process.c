@@ -194,10 +194,10 @@ static void tables_of_threads(void)
 	CHECK_IS(close(fd), 0);
 }
 
-static short lock_that_others_see(const char *name)
+static short lock_that_others_see(int lane, const char *name)
 {
 	struct flock lock = {.l_type = F_WRLCK};
-	int status, fd = open(at(0, name), O_RDWR);
+	int status, fd = open(at(lane, name), O_RDWR);
 	pid_t child = fork();
 	if (child == 0) {
 		CHECK_IS(fcntl(fd, F_GETLK, &lock), 0);
@@ -221,7 +221,7 @@ static void locks_over_exec(void)
 	int fd = open_direct(at(0, "file"), O_RDWR);
 	for (int block = 0; block < 16; block++)
 		CHECK_IS(pread(fd, buffer, BLOCK, block * BLOCK), BLOCK);
-	CHECK(lock_that_others_see("file"));
+	CHECK(lock_that_others_see(0, "file"));
 }
 
 /* The same lock, taken where no hook sees it. */
@@ -233,8 +233,54 @@ static void locks_unseen(void)
 	CHECK_IS(inline6(SYS_fcntl, fd, F_SETLK, (long)&lock, 0, 0, 0), 0);
 	for (int block = 0; block < 16; block++)
 		CHECK_IS(pread(fd, buffer, BLOCK, block * BLOCK), BLOCK);
-	CHECK(lock_that_others_see("file"));
+	CHECK(lock_that_others_see(0, "file"));
 }
+
+static void reads_all(int fd)
+{
+	for (int number = 0; number < 16; number++)
+		CHECK_IS(pread(fd, buffer, BLOCK, number * BLOCK), BLOCK);
+}
+
+/* The program opens one file by two lanes, which are two clients: it locks the file on the second lane, and the file of
+ * the first one is spread. `when` says how often the file was read before the lock. The lock stays until it is given
+ * back, whatever the library opens and closes. */
+static void locks_on_another_lane(int when, int lease)
+{
+	struct flock lock = {.l_type = F_WRLCK};
+	int fd = open_direct(at(0, "file"), O_RDONLY);
+	if (when > 0)
+		reads_all(fd);
+	int locked = open(at(1, "file"), O_RDWR);
+	CHECK(locked >= 0);
+	if (when > 1)
+		reads_all(fd);
+	if (lease) {
+		CHECK_IS(fcntl(locked, F_SETLEASE, F_WRLCK), 0);
+		reads_all(fd);
+		CHECK_IS(fcntl(locked, F_GETLEASE), F_WRLCK);
+		return;
+	}
+	for (int round = 0; round < 2; round++) {
+		CHECK_IS(fcntl(locked, F_SETLK, &lock), 0);
+		reads_all(fd);
+		CHECK(lock_that_others_see(1, "file"));
+		CHECK_IS(close(fd), 0);
+		CHECK(lock_that_others_see(1, "file"));
+		fd = open_direct(at(0, "file"), O_RDONLY);
+		reads_all(fd);
+		CHECK(lock_that_others_see(1, "file"));
+		CHECK_IS(fcntl(locked, F_SETLK, &(struct flock){.l_type = F_UNLCK}), 0);
+		CHECK_IS(close(fd), 0);
+		fd = open_direct(at(0, "file"), O_RDONLY);
+		reads_all(fd); /* spread again: no lock is held */
+	}
+}
+
+static void locked_before_it_is_spread(void) { locks_on_another_lane(0, 0); }
+static void locked_after_it_was_spread(void) { locks_on_another_lane(1, 0); }
+static void locked_while_it_is_spread(void) { locks_on_another_lane(2, 0); }
+static void leased_while_it_is_spread(void) { locks_on_another_lane(2, 1); }
 
 /* POSIX: requests complete as if close(2) had waited for them. Nothing of the library is left. */
 static void closed_before_its_requests_end(void)
@@ -305,6 +351,76 @@ static void table_is_large_enough(void)
 	CHECK_IS(close(fd), 0);
 }
 
+/* A lease is given, though the library had the file open on other lanes. */
+static void leases(void)
+{
+	CHECK(signal(SIGIO, SIG_IGN) != SIG_ERR);
+	for (int how = 0; how < 3; how++) {
+		int lease = how == 1 ? F_RDLCK : F_WRLCK;
+		make_file(at(0, "file"), 'f', 16);
+		int fd = open_direct(at(0, "file"), how == 1 ? O_RDONLY : O_RDWR);
+		for (int number = 0; number < 16; number++)
+			CHECK_IS(pread(fd, buffer, BLOCK, number * BLOCK), BLOCK);
+		if (how != 1)
+			CHECK_IS(pwrite(fd, buffer, BLOCK, 0), BLOCK);
+		CHECK_IS(how == 2 ? syscall(SYS_fcntl, fd, F_SETLEASE, lease) : fcntl(fd, F_SETLEASE, lease), 0);
+		CHECK_IS(fcntl(fd, F_GETLEASE), lease);
+		CHECK_IS(pread(fd, buffer, BLOCK, 0), BLOCK);
+		CHECK_IS(fsync(fd), 0);
+		CHECK_IS(fcntl(fd, F_SETLEASE, F_UNLCK), 0);
+		CHECK_IS(close(fd), 0);
+	}
+}
+
+static int opens_beside_its_parent(void *path)
+{
+	for (int round = 0; round < 50; round++) {
+		int fd = open(path, O_RDONLY);
+		if (fd < 0 || close(fd) != 0)
+			return 1;
+	}
+	return 0;
+}
+
+/* A child with its parent's table of descriptors and a memory of its own leaves the parent's lanes alone. */
+static void tables_of_children(void)
+{
+	static char stack[1 << 18] __attribute__((aligned(16)));
+	make_file(at(0, "file"), 'f', 16);
+	make_file(at(0, "other"), 'o', 16);
+	int fd = open_direct(at(0, "file"), O_RDWR), before[8], after[8], status;
+	CHECK_IS(lane_files_in_use("file", fd, before, 8), 3);
+	pid_t child = clone(opens_beside_its_parent, stack + sizeof stack, CLONE_FILES | SIGCHLD, (void *)at(0, "other"));
+	CHECK(child > 0);
+	CHECK_IS(waitpid(child, &status, 0), child);
+	CHECK_IS(status, 0);
+	CHECK_IS(lane_files("file", fd, after, 8), 3);
+	CHECK_IS(memcmp(before, after, 3 * sizeof *before), 0);
+	for (int number = 0; number < 16; number++) {
+		fill(buffer, 'n', number);
+		CHECK_IS(pwrite(fd, buffer, BLOCK, number * BLOCK), BLOCK);
+	}
+	CHECK_IS(close(fd), 0);
+	expect_blocks(at(0, "file"), 'n', 16);
+	expect_blocks(at(0, "other"), 'o', 16);
+}
+
+/* A transfer that is cut into parts ends at the limit of file sizes, as a whole one does, and without a signal. */
+static void parts_end_at_the_limit(void)
+{
+	make_file(at(0, "file"), 'f', 64);
+	int fd = open_direct(at(0, "file"), O_RDWR);
+	CHECK_IS(pread(fd, buffer, 16 * BLOCK, 0), 16 * BLOCK);
+	CHECK_IS(setrlimit(RLIMIT_FSIZE, &(struct rlimit){4 * BLOCK, RLIM_INFINITY}), 0);
+	CHECK_IS(pwrite(fd, buffer, 16 * BLOCK, 0), 4 * BLOCK);
+	CHECK_IS(pwrite(fd, buffer + 3 * BLOCK, 13 * BLOCK, 3 * BLOCK), BLOCK);
+	CHECK(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+	CHECK_IS(pwrite(fd, buffer, 16 * BLOCK, 4 * BLOCK), -1);
+	CHECK_IS(errno, EFBIG);
+	CHECK_IS(close(fd), 0);
+	expect_blocks(at(0, "file"), 'f', 64);
+}
+
 static const struct test tests[] = {
 	{"vfork_child_opens", vfork_child_opens},
 	{"limits_are_the_programs", limits_are_the_programs},
@@ -314,9 +430,16 @@ static const struct test tests[] = {
 	{"tables_of_threads", tables_of_threads},
 	{"locks_over_exec", locks_over_exec},
 	{"locks_unseen", locks_unseen},
+	{"locked_before_it_is_spread", locked_before_it_is_spread},
+	{"locked_after_it_was_spread", locked_after_it_was_spread},
+	{"locked_while_it_is_spread", locked_while_it_is_spread},
+	{"leased_while_it_is_spread", leased_while_it_is_spread},
 	{"closed_before_its_requests_end", closed_before_its_requests_end},
 	{"addresses_of_files", addresses_of_files},
 	{"table_is_large_enough", table_is_large_enough},
+	{"leases", leases},
+	{"tables_of_children", tables_of_children},
+	{"parts_end_at_the_limit", parts_end_at_the_limit},
 };
 
 int main(int count, char **arguments)

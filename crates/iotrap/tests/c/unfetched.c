@@ -239,6 +239,37 @@ static void fetched_late(void)
 	io_uring_queue_exit(&ring);
 }
 
+/* The program takes the events by system calls of its own. Calls that wait for the lanes do not wait for these. */
+static void fetched_unseen(void)
+{
+	for (int known = 0; known < 2; known++) {
+		int fd = direct_file();
+		io_context_t ctx = 0;
+		CHECK_IS(io_setup(ALL, &ctx), 0);
+		if (known)
+			fetch(ctx, submit(ctx, fd, ALL));
+		for (int round = 0; round < 3; round++) {
+			struct io_event events[ALL];
+			int submitted = submit(ctx, fd, ALL);
+			CHECK_IS(submitted, ALL);
+			for (int fetched = 0; fetched < ALL;) {
+				long some = inline6(SYS_io_getevents, (long)ctx, 1, ALL - fetched, (long)events, 0, 0);
+				CHECK(some > 0);
+				for (int at = 0; at < some; at++) {
+					CHECK_IS(events[at].res, BLOCK);
+					CHECK((struct iocb *)events[at].obj >= iocbs && (struct iocb *)events[at].obj < iocbs + ALL);
+				}
+				fetched += (int)some;
+			}
+			if (round == 1)
+				CHECK_IS(ftruncate(fd, BLOCKS * BLOCK), 0);
+		}
+		CHECK(mmap(NULL, BLOCK, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED);
+		CHECK_IS(io_destroy(ctx), 0);
+		CHECK_IS(close(fd), 0);
+	}
+}
+
 int main(int count, char **arguments)
 {
 	static const struct test tests[] = {
@@ -249,6 +280,7 @@ int main(int count, char **arguments)
 		{"beside_a_ring", beside_a_ring},
 		{"ring_in_memory", ring_in_memory},
 		{"fetched_late", fetched_late},
+		{"fetched_unseen", fetched_unseen},
 	};
 	CHECK_IS(count, 2);
 	alarm(60);

@@ -122,6 +122,8 @@ impl Volume {
         command.args(["--mount", "sh", "-ec"]);
         command.arg(
             "[ -z \"$ROOM\" ] || { mount -t tmpfs -o size=\"$ROOM\" none \"$ROOT/volume\"; mkdir \"$ROOT/volume/inner\"; }
+             [ -z \"$IMAGE\" ] || { mount -o \"loop,$OPTIONS\" \"$IMAGE\" \"$ROOT/volume\"; mkdir -p \"$ROOT/volume/inner\"; }
+             [ -z \"$QUOTA\" ] || { btrfs quota enable \"$ROOT/volume\"; btrfs qgroup limit \"$QUOTA\" \"$ROOT/volume\"; }
              for lane in lane0 lane1 lane2 lane3; do mount --bind \"$ROOT/volume\" \"$ROOT/$lane\"; done
              for lane in lane1 lane2 lane3; do
                [ -z \"$OTHER\" ] || mount --bind \"$ROOT/scratch/$OTHER\" \"$ROOT/$lane/$OTHER\"
@@ -134,7 +136,8 @@ impl Volume {
             .env("SCRATCH", self.path("scratch"))
             .env("OTHER", "")
             .env("TRAP", "")
-            .env("ROOM", "");
+            .env("ROOM", "")
+            .envs([("IMAGE", ""), ("OPTIONS", "rw"), ("QUOTA", "")]);
         for lane in 0..4 {
             command.env(format!("LANE{lane}"), self.path(&format!("lane{lane}")));
         }

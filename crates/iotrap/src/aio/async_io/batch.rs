@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
 use crate::abi::libaio::{Iocb, opcode};
 use crate::abi::raw;
-use crate::aio::async_io::driver::BATCH;
+use crate::aio::async_io::driver::{BATCH, MAX_TRANSFER};
 use crate::aio::async_io::engine::{Engine, RECORDS};
 use crate::aio::async_io::record::{Inode, LANES, NONE, Task, Work};
 use crate::aio::async_io::submitter::Submitter;
@@ -107,7 +107,15 @@ impl Batch {
             _ => return None,
         };
         let plain = request.flags == 0 && request.options & !RESFD == 0 && request.is_unreserved();
-        let sane = request.offset >= 0 && i64::try_from(request.count).is_ok() && request.file >= 0;
+        // The kernel refuses such requests inside io_submit: the bytes that it takes at a time have to lie below
+        // the largest offset.
+        let most = if vectored { MAX_TRANSFER } else { request.count.min(MAX_TRANSFER) };
+        let in_range = |from: u64, bytes: u64| from.checked_add(bytes).is_some_and(|end| i64::try_from(end).is_ok());
+        let sane = request.offset >= 0
+            && request.file >= 0
+            && i64::try_from(request.count).is_ok()
+            && in_range(request.offset as u64, most)
+            && (vectored || in_range(request.buffer, request.count));
         let full =
             self.engine.queues.get(self.place)?.unfetched.load(Relaxed) >= CAPACITIES.get(self.place)?.load(Relaxed);
         if !plain || !sane || full {

@@ -20,7 +20,7 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// The time after which the thread tries again to put events into a queue that was full.
 const RETRY_NS: u64 = 200_000;
 /// MAX_RW_COUNT of Linux: longer transfers are cut, as read(2) does it.
-const MAX_TRANSFER: u64 = 0x7fff_f000;
+pub const MAX_TRANSFER: u64 = 0x7fff_f000;
 
 /// The kinds of completions: the upper half of a completion's data. In the lower half is the number of the record, or
 /// the place. A lane's sync has its place in the request's list above the kind.

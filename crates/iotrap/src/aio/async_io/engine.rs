@@ -247,11 +247,13 @@ fn make_file_table(ring: c_int) -> raw::Result<u32> {
 }
 
 /// Forgets the engine in a forked child, which has neither its thread nor its requests, and closes the child's copies
-/// of the descriptors.
+/// of the descriptors. (A child that shares its parent's table has no copies.)
 pub fn forget() {
     if let Some(engine) = get() {
         ENGINE.store(core::ptr::null_mut(), Release);
-        [&engine.ring, &engine.bell, &engine.shadows].into_iter().for_each(Own::close);
+        if !process::shares_descriptors() {
+            [&engine.ring, &engine.bell, &engine.shadows].into_iter().for_each(Own::close);
+        }
     }
     MAKING.store(false, Release);
 }

@@ -22,16 +22,6 @@ pub fn rights() -> Option<u64> {
     (result == 0).then_some(u64::from(high) << 32 | u64::from(low))
 }
 
-/// The size beyond which the process may not write (RLIMIT_FSIZE), in bytes.
-fn largest() -> u64 {
-    let mut limit = [u64::MAX; 2];
-    let (resource, place) = (libc::RLIMIT_FSIZE as usize, limit.as_mut_ptr() as usize);
-    // SAFETY: one limit of two words is written.
-    let result: raw::Result<usize> = raw::check(unsafe { raw::call(libc::SYS_prlimit64, 0, resource, 0, place, 0, 0) });
-    let [now, _] = limit;
-    if result.is_ok() { now } else { u64::MAX }
-}
-
 /// The rights and limits of the calling thread.
 #[derive(Clone, Copy)]
 pub struct Submitter {
@@ -42,7 +32,7 @@ pub struct Submitter {
 impl Submitter {
     /// The calling thread, compared with the rights of the engine's thread.
     pub fn here(engine: Option<u64>) -> Submitter {
-        Submitter { same_rights: rights() == engine, largest: largest() }
+        Submitter { same_rights: rights() == engine, largest: raw::largest_file() }
     }
 
     /// True if the engine's thread has the rights of this one.
