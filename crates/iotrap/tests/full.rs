@@ -42,10 +42,10 @@ impl Full {
 
     fn holds(&self, name: &str, is_spread: bool) {
         let arguments = [name, self.error];
-        let volume = Volume::new();
+        let volume = Volume::in_memory();
         succeed(&mut self.on(&volume, volume.plain(program(), &arguments)));
         for asynchronous in ["0", "1"] {
-            let mut volume = Volume::new();
+            let mut volume = Volume::in_memory();
             volume.pool = "policy = \"round-robin\"".into();
             let command = volume.trapped(program(), &arguments);
             succeed(self.on(&volume, command).env("IOTRAP_ASYNC", asynchronous));
