@@ -1,5 +1,5 @@
 //! One ring per reactor for all its files: the only place of the target where memory is handed to the kernel.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "gives memory to the kernel for the time of an op")]
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

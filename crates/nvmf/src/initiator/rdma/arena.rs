@@ -3,7 +3,7 @@
 //! Each slot has a registration of its own, for as long as the association lasts: the card refuses every access of a
 //! controller that leaves the slot of its command. docs/decisions/memory-of-rdma.md weighs this against one
 //! registration for all slots, and against one for each command.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "registers memory that a controller reads and writes")]
 
 use std::io;
 use std::sync::{Arc, Mutex};

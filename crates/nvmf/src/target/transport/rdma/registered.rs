@@ -1,6 +1,6 @@
 //! Data buffers that a device may read and write: each is registered when the device needs it first, and stays so until
 //! the pool gives the buffer back to the system.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "registers memory that a device reads and writes")]
 
 use std::cell::RefCell;
 use std::collections::HashMap;
