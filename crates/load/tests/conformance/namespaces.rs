@@ -147,7 +147,7 @@ pub fn run_in_guest(arguments: &[&str]) -> Output {
     let place = tempfile::tempdir().unwrap();
     let program = std::env::current_exe().unwrap();
     let words = arguments.join(" ");
-    let script = format!("SUBSYSTEM={SUBSYSTEM}\n{RDMA_SCRIPT}\n{} {words}\n", program.display());
+    let script = format!("SUBSYSTEM={SUBSYSTEM}\n{MAKE_TARGET}\nmake_target rdma\n{} {words}\n", program.display());
     let path = place.path().join("guest.sh");
     fs::write(&path, script).unwrap();
     let mut rig = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../rigs/nvme-kernel-client.sh"));
@@ -155,14 +155,17 @@ pub fn run_in_guest(arguments: &[&str]) -> Output {
     rig.stdin(Stdio::null()).output().unwrap()
 }
 
-/// The script that makes the guest's kernel a target over RDMA.
-const RDMA_SCRIPT: &str = r#"
-cd /sys/kernel/config/nvmet
-here=subsystems/$SUBSYSTEM
-mkdir $here && echo 1 > $here/attr_allow_any_host && mkdir ports/1 && cd ports/1 || exit 97
-echo rdma > addr_trtype; echo ipv4 > addr_adrfam; echo 10.0.2.15 > addr_traddr; echo 4420 > addr_trsvcid
-cd ../..
-ln -s /sys/kernel/config/nvmet/$here ports/1/subsystems/$SUBSYSTEM || { dmesg | tail -n 5; exit 96; }
+/// The script that begins those of the guests: `make_target TRANSPORT` makes the guest's kernel a target over this
+/// transport.
+const MAKE_TARGET: &str = r#"
+make_target() {
+  cd /sys/kernel/config/nvmet
+  here=subsystems/$SUBSYSTEM
+  mkdir $here && echo 1 > $here/attr_allow_any_host && mkdir ports/1 && cd ports/1 || exit 97
+  echo $1 > addr_trtype; echo ipv4 > addr_adrfam; echo 10.0.2.15 > addr_traddr; echo 4420 > addr_trsvcid
+  cd ../..
+  ln -s /sys/kernel/config/nvmet/$here ports/1/subsystems/$SUBSYSTEM || { dmesg | tail -n 5; exit 96; }
+}
 "#;
 
 /// Sizes of the guest's disks in bytes: a guest cannot get another disk later. A file of a test is the next disk of its
@@ -197,12 +200,7 @@ fn order(order: &str) {
 
 /// The script of the guest. Every line that it prints asks for the next order, or says what has gone wrong.
 const SCRIPT: &str = r#"
-cd /sys/kernel/config/nvmet
-here=subsystems/$SUBSYSTEM
-mkdir $here && echo 1 > $here/attr_allow_any_host && mkdir ports/1 && cd ports/1 || exit 1
-echo tcp > addr_trtype; echo ipv4 > addr_adrfam; echo 10.0.2.15 > addr_traddr; echo 4420 > addr_trsvcid
-cd ../..
-ln -s /sys/kernel/config/nvmet/$here ports/1/subsystems/$SUBSYSTEM || exit 1
+make_target tcp
 disk() { for block in /sys/block/vd*; do [ "$(cat $block/serial)" != $1 ] || echo /dev/${block##*/}; done; }
 # A namespace goes with its identity.
 remove() { [ ! -d $1 ] || { echo 0 > $1/enable && rmdir $1; }; }
@@ -235,7 +233,7 @@ struct Guest {
 impl Guest {
     fn start(directory: &Path, port: u16) -> Guest {
         let script = directory.join("guest.sh");
-        fs::write(&script, format!("SUBSYSTEM={SUBSYSTEM}\n{SCRIPT}")).unwrap();
+        fs::write(&script, format!("SUBSYSTEM={SUBSYSTEM}\n{MAKE_TARGET}{SCRIPT}")).unwrap();
         let mut disks = Vec::new();
         for (number, bytes) in DISKS.into_iter().enumerate() {
             let path = directory.join(name_of_disk(number));
