@@ -4,11 +4,13 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::{Broken, Buffers, Done, Error, Link, Options, Transfer};
+use super::{Arrived, Broken, Buffers, Done, Error, Link, Options, Transfer};
 use crate::auth::{Entropy, Host, Policy};
 use crate::spec::fabrics::{self, Authentication, Connect, ConnectData, DYNAMIC_CONTROLLER};
 use crate::spec::{Command, Nqn, Status};
 
+/// The longest sleep between two looks at the deadline of a command.
+const PATIENCE: Duration = Duration::from_millis(200);
 /// Room for any message of an authentication: what Linux has too.
 const AUTHENTICATION_BYTES: usize = 4096;
 
@@ -206,7 +208,8 @@ impl Connection {
             return Err(Broken::Io(io::ErrorKind::QuotaExceeded.into()));
         }
         loop {
-            if !self.link.send(&buffers)? || Instant::now() > until {
+            self.link.send(&buffers)?;
+            if Instant::now() > until {
                 return Err(Broken::Io(io::ErrorKind::TimedOut.into()));
             }
             let before = self.others.len();
@@ -215,7 +218,9 @@ impl Connection {
             if let Some(mine) = mine {
                 return Ok(self.others.remove(before + mine));
             }
-            received?;
+            if received? == Arrived::Nothing {
+                self.link.wait(PATIENCE)?;
+            }
         }
     }
 }

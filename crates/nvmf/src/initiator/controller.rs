@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::connection::{Connection, Move, Purpose, Single, Welcome, property};
 use super::dialer::Dialer;
-use super::{Address, Broken, Error, Link, Options, Transport, discovery};
+use super::{Address, Error, Link, Options, Transport, discovery};
 use crate::spec::fabrics::PropertyAccess;
 use crate::spec::opcode::admin;
 use crate::spec::property::{Capabilities, Configuration, ControllerStatus};
@@ -359,8 +359,6 @@ fn associate(
         connection.join(subsystem, options, qid, cntlid, Purpose::Use)?;
         let Connection { mut link, .. } = connection;
         link.learn(&identify);
-        let system = |error: std::io::Error| Error::broken("cannot set up a queue", &Broken::Io(error));
-        link.set_nonblocking().map_err(system)?;
         queues.push(link);
     }
     Ok((admin, identify, queues))
@@ -460,8 +458,8 @@ impl Worker {
         }
     }
 
-    /// Waits for the connection, an order, or the time; takes the bytes that have arrived. False if the connection is
-    /// broken.
+    /// Waits for the connection, an order, or the time; sends what has not left, and takes what has arrived. False if
+    /// the connection is broken.
     fn sleep(&self, connection: &mut Connection, wait: Option<Duration>) -> bool {
         let Ok(may_sleep) = connection.link.may_sleep() else { return false };
         let wait = if may_sleep { wait } else { Some(Duration::ZERO) };
@@ -476,7 +474,9 @@ impl Worker {
         if !fds[0].revents().is_empty() {
             while std::io::Read::read(&mut &self.woken, &mut [0; 64]).is_ok_and(|read| read > 0) {}
         }
-        !came || connection.link.receive(&mut Single(&mut []), &mut connection.others).is_ok()
+        let Connection { link, others, .. } = connection;
+        let mut none = Single(&mut []);
+        !came || (link.send(&none).is_ok() && link.receive(&mut none, others).is_ok())
     }
 
     /// Takes an event in, clears it by reading its log page, and asks for the next.

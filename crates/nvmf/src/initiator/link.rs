@@ -13,11 +13,12 @@
 //! - `receive` believes a response when all data of the command are in their place, and not before.
 //! - After an error the link is of no use. Its outstanding commands may have been carried out or not, and their data
 //!   may move until the link is dropped: whoever issues them again drops the link first.
-//! - Nothing here blocks once [`Link::set_nonblocking`] has been called.
+//! - Only `Link::wait` blocks.
 
 use std::io;
+use std::time::Duration;
 
-use rustix::event::PollFd;
+use rustix::event::{PollFd, Timespec};
 
 use super::rdma::RdmaLink;
 use super::tcp::TcpLink;
@@ -228,11 +229,22 @@ impl Link {
         of!(self, it => it.learn(identify));
     }
 
-    /// From now on no call blocks: until then [`Link::receive`] may wait for some time.
+    /// Sleeps until [`Link::send`] or [`Link::receive`] has work, or for `most`.
     ///
     /// # Errors
-    /// The system's.
-    pub(super) fn set_nonblocking(&mut self) -> io::Result<()> {
-        of!(self, it => it.set_nonblocking())
+    /// The connection is of no use any more.
+    pub(super) fn wait(&mut self, most: Duration) -> Result<(), Broken> {
+        if self.may_sleep()? {
+            let mut descriptors = Vec::new();
+            self.watch(&mut descriptors);
+            sleep(&mut descriptors, most);
+        }
+        Ok(())
     }
+}
+
+/// Sleeps until a descriptor is ready, or for `most`. A signal may end the sleep, too: the caller looks again.
+pub(super) fn sleep(descriptors: &mut [PollFd], most: Duration) {
+    let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
+    let _ = rustix::event::poll(descriptors, Some(&timeout));
 }

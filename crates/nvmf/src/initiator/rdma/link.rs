@@ -15,7 +15,6 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use verbs::either::{Channel, Completions, Pair};
@@ -25,7 +24,6 @@ use verbs::{Either, Verbs};
 
 use super::arena::Registered;
 use super::memory::{Copied, QueueMemory};
-use super::wait;
 use crate::initiator::link::{Arrived, Broken, Buffers, Done, Issued, Transfer};
 use crate::spec::rdma::KeyedSgl;
 use crate::spec::{Command, Completion, IdentifyController, Sgl};
@@ -38,8 +36,6 @@ pub(super) const SIGNAL_EVERY: u32 = 16;
 const BATCH: usize = 64;
 /// Polls without a completion after which the events of the connection are looked at: a system call.
 const QUIET_POLLS: u32 = 1024;
-/// The longest wait of a link that may block.
-const PATIENCE: Duration = Duration::from_millis(200);
 /// SGLS of Identify Controller: data in the capsule by an offset can be used.
 const SGLS_OFFSET: u32 = 1 << 20;
 
@@ -95,8 +91,6 @@ pub struct RdmaLink {
     /// True if the thread has slept, or something failed: the connection may have an event.
     looks_for_events: bool,
     quiet_polls: u32,
-    /// True until the owner has asked for calls that do not block.
-    blocks: bool,
 }
 
 impl fmt::Debug for RdmaLink {
@@ -146,7 +140,6 @@ impl RdmaLink {
             polled: Vec::with_capacity(BATCH),
             looks_for_events: false,
             quiet_polls: 0,
-            blocks: true,
         }
     }
 
@@ -250,14 +243,6 @@ impl RdmaLink {
         done: &mut Vec<Done>,
     ) -> Result<Arrived, Broken> {
         self.poll()?;
-        if self.polled.is_empty() && self.blocks {
-            if self.may_sleep()? {
-                let mut descriptors = Vec::new();
-                self.watch(&mut descriptors);
-                wait(&mut descriptors, PATIENCE);
-            }
-            self.poll()?;
-        }
         if self.polled.is_empty() {
             self.quiet_polls += 1;
             if self.looks_for_events || self.quiet_polls == QUIET_POLLS {
@@ -441,11 +426,6 @@ impl RdmaLink {
         let capsule_bytes = (identify.ioccsz * 16).saturating_sub(64);
         let takes = identify.icdoff == 0 && identify.sgls & SGLS_OFFSET != 0;
         self.capsule_bytes = if takes { capsule_bytes } else { 0 };
-    }
-
-    pub(in crate::initiator) fn set_nonblocking(&mut self) -> io::Result<()> {
-        self.blocks = false;
-        Ok(())
     }
 }
 

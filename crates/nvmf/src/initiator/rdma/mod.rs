@@ -16,13 +16,14 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 use verbs::either::{Channel, Outgoing};
 use verbs::stack::{BY_THE_PEER, Event, Greeting, NOBODY_LISTENS, PairOptions, Reads};
 use verbs::{Either, Rdma, Verbs};
 
+use super::link::sleep;
 use super::{Address, Error, Options};
 use crate::spec::rdma::{ConnectAccept, ConnectReject, ConnectRequest, Reject};
 pub use arena::{Arena, Registered};
@@ -198,7 +199,7 @@ impl Attempt<'_> {
             if left.is_zero() {
                 return Err(self.error("timed out", "no answer in time: is this the port of an NVMe target?", 110));
             }
-            wait(&mut [PollFd::from_borrowed_fd(self.stack.channel_descriptor(channel), PollFlags::IN)], left);
+            sleep(&mut [PollFd::from_borrowed_fd(self.stack.channel_descriptor(channel), PollFlags::IN)], left);
         }
     }
 
@@ -243,11 +244,4 @@ impl Attempt<'_> {
 
 fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(5) // EIO
-}
-
-/// Waits until a descriptor is ready, for `most` at most.
-fn wait(descriptors: &mut [PollFd], most: Duration) {
-    let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
-    // The caller looks again, whatever has ended the wait.
-    let _ = rustix::event::poll(descriptors, Some(&timeout));
 }

@@ -113,10 +113,6 @@ impl TcpLink {
         let capsule_bytes = (identify.ioccsz * 16).saturating_sub(64);
         self.queue.set_capsule_bytes(if identify.icdoff == 0 { capsule_bytes } else { 0 });
     }
-
-    pub(super) fn set_nonblocking(&mut self) -> io::Result<()> {
-        self.stream.tcp().set_nonblocking(true)
-    }
 }
 
 /// A connection for a queue of the subsystem, after the handshake. It is secured by one of the keys, if there are any.
@@ -152,7 +148,7 @@ fn dial(address: &Address, timeout: Duration) -> io::Result<TcpStream> {
     }
     let stream = outcome?;
     stream.set_nodelay(true)?;
-    // Waiting reads come back now and then, so that the deadline of a command is seen.
+    // Reads of the handshake come back now and then, so that its deadline is seen.
     stream.set_read_timeout(Some(timeout.min(Duration::from_millis(200))))?;
     stream.set_write_timeout(Some(timeout))?;
     Ok(stream)
@@ -208,6 +204,7 @@ fn handshake(mut stream: Wire, options: &Options, depth: u32) -> Result<TcpLink,
             Ok(Next::Unit(_, Pdu::IcResp(answer))) => match answer.agreement(&asked) {
                 Ok(agreement) => {
                     let queue = Queue::new(depth, agreement, answer.maxh2cdata, ADMIN_CAPSULE_BYTES);
+                    stream.tcp().set_nonblocking(true)?;
                     return Ok(TcpLink { queue, stream });
                 }
                 Err(fault) => fault,
