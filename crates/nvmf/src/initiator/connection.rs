@@ -137,13 +137,19 @@ impl Connection {
         if purpose == Purpose::Concatenation {
             host = host.concatenating();
         }
+        let key = "is it the key that the target has for this host's NQN?";
         let mut message = host.start();
+        let mut has_proven = false;
         loop {
-            self.succeed(Authentication::send(message.len() as u32), Move::Send(&mut message))?;
             let mut answer = [0; AUTHENTICATION_BYTES];
-            self.succeed(Authentication::receive(answer.len() as u32), Move::Receive(&mut answer))?;
+            let sent = self.succeed(Authentication::send(message.len() as u32), Move::Send(&mut message));
+            sent.and_then(|_| self.succeed(Authentication::receive(answer.len() as u32), Move::Receive(&mut answer)))
+                // Linux tells the host that its proof is wrong and hangs up: over RDMA the end may come first.
+                .map_err(
+                    |error| if has_proven && error.is_closed() { Error { hint: key.into(), ..error } } else { error },
+                )?;
             match host.receive(&answer) {
-                Ok((next, None)) => message = next,
+                Ok((next, None)) => (message, has_proven) = (next, true),
                 Ok((mut last, Some(_))) => {
                     if !last.is_empty() {
                         self.succeed(Authentication::send(last.len() as u32), Move::Send(&mut last))?;
@@ -155,8 +161,7 @@ impl Connection {
                         // The controller hangs up on this message.
                         let _ = self.wait_for(Authentication::send(last.len() as u32), Move::Send(&mut last));
                     }
-                    let hint = "is it the key that the target has for this host's NQN?";
-                    return Err(Error::new(what, failure.to_string(), hint, 13)); // EACCES
+                    return Err(Error::new(what, failure.to_string(), key, 13)); // EACCES
                 }
             }
         }

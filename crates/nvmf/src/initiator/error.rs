@@ -46,6 +46,11 @@ impl Error {
         Error::new(what, why, hint, broken.errno())
     }
 
+    /// True if the controller closed the connection.
+    pub(super) fn is_closed(&self) -> bool {
+        self.errno == Broken::Closed.errno()
+    }
+
     /// A command that failed.
     pub(super) fn status(what: impl Into<String>, status: Status) -> Error {
         let hint = match status.code() {
