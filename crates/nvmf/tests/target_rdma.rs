@@ -1,4 +1,5 @@
-//! A target over RDMA, on the fabric in memory: commands and their data, credits, discovery, and hosts side by side.
+//! A target over RDMA, on the fabric in memory and on Soft-RoCE: commands and their data, credits, discovery, and hosts
+//! side by side.
 
 mod rdma;
 
@@ -11,7 +12,27 @@ use nvmf::spec::opcode::{admin, io};
 use nvmf::spec::rdma::{KeyedSgl, RdmaAddress};
 use nvmf::spec::{Command, DISCOVERY_NQN, Sgl, Status, cns};
 use nvmf::target::{Departure, Options, Portal};
-use rdma::{Dialing, HOST, Host, NQN, READS, Served, until};
+use rdma::{Dialing, HOST, Host, NQN, READS, Served, on_soft_roce, until};
+
+#[test]
+#[ignore = "boots a guest: make test-guest"]
+fn hosts_on_soft_roce() {
+    // Without `responses_invalidate_keys`: Soft-RoCE invalidates only keys that a kernel has registered.
+    on_soft_roce(&[
+        "a_host_connects_writes_and_reads",
+        "identify_says_what_the_transport_has",
+        "commands_wait_for_credit",
+        "many_hosts_and_reactors_keep_their_data_apart",
+        "discovery_names_both_transports",
+        "a_removed_listener_takes_its_connections_along",
+        "a_host_that_takes_no_responses_hurts_nobody_else",
+        "a_host_that_goes_amid_io_leaves_nothing_behind",
+        "departures_wait_for_ops_of_pairs_that_have_ended",
+        "a_removed_host_loses_its_queues",
+        "a_shutdown_lets_commands_end",
+        "a_command_costs_what_the_manual_says",
+    ]);
+}
 
 fn pattern(bytes: usize, seed: u32) -> Vec<u8> {
     (0..bytes as u32).map(|i| (i.wrapping_mul(seed) >> 3) as u8).collect()
@@ -119,7 +140,7 @@ fn many_hosts_and_reactors_keep_their_data_apart() {
         Served::with(Options { reactors: 3, ..Options::default() }, &[("mem", DeviceKind::Memory { bytes: 64 << 20 })]);
     let hosts: Vec<_> = (0..4)
         .map(|number: u64| {
-            let served = (served.fabric.clone(), served.address);
+            let served = (served.verbs.clone(), served.address);
             std::thread::spawn(move || {
                 let admin = Host::admin_of(&served.0, served.1);
                 let mut queues: Vec<Host> =
@@ -187,15 +208,15 @@ fn transports_have_ports_of_their_own() {
     assert_eq!(served.target.add_rdma_listener(NQN, address).unwrap(), address);
     let first = Portal::rdma(served.address);
     assert_eq!(served.target.subsystems()[0].listeners, [first, tcp, rdma]);
-    drop(Host::admin_of(&served.fabric, address));
+    drop(Host::admin_of(&served.verbs, address));
     served.target.remove_listener(NQN, rdma).unwrap().wait();
     assert_eq!(served.target.subsystems()[0].listeners, [first, tcp]);
-    let dialing = Dialing::to(&served.fabric, address, 4);
+    let dialing = Dialing::to(&served.verbs, address, 4);
     let refused = dialing.connect(&Host::request(0, 32, 0).write(), READS).err().unwrap();
     assert_eq!(refused.0, None, "nobody listens there");
     served.target.add_rdma_listener(NQN, address).unwrap();
     served.target.remove_listener(NQN, tcp).unwrap().wait();
-    drop(Host::admin_of(&served.fabric, address));
+    drop(Host::admin_of(&served.verbs, address));
     served.assert_alive();
 }
 

@@ -174,11 +174,10 @@ fn nothing_is_left_of_hosts_that_send_anything_and_go() {
             }
         }
         if dice.one_in(3) {
-            let verbs::either::Pair::Fabric(pair) = &queue.pair else { panic!("the fabric") };
-            served.fabric.fail(pair.pair());
+            queue.fail();
         }
         if dice.one_in(4) {
-            served.fabric.fail_registrations(2);
+            served.fabric().fail_registrations(2);
         }
         match dice.below(3) {
             0 => drop((admin, queue)),
@@ -189,7 +188,7 @@ fn nothing_is_left_of_hosts_that_send_anything_and_go() {
                 drop((admin, queue));
             }
         }
-        served.fabric.fail_registrations(0);
+        served.fabric().fail_registrations(0);
         until(|| served.connections() == 2);
         until(|| {
             let reactor = &served.target.stats().reactors[0];

@@ -8,17 +8,33 @@ use nvmf::spec::opcode::io;
 use nvmf::spec::rdma::{ConnectRequest, KeyedSgl, Reject};
 use nvmf::spec::{Command, Sgl, Status};
 use nvmf::target::{Limits, Options};
-use rdma::{Dialing, Host, NQN, READS, Served, until, wait_for};
+use rdma::{Dialing, Host, NQN, READS, Served, on_soft_roce, until, wait_for};
 use verbs::Verbs;
 use verbs::stack::Reads;
 use verbs::work::{self, Request, Work};
+
+#[test]
+#[ignore = "boots a guest: make test-guest"]
+fn hostile_hosts_on_soft_roce() {
+    // Without `breaches_end_the_connection`: Soft-RoCE reports a message that is too long as a fault of the receiver.
+    on_soft_roce(&[
+        "each_wrong_request_has_its_reason",
+        "a_target_that_is_full_refuses",
+        "wrong_descriptors_are_errors",
+        "a_wrong_key_ends_its_connection_and_no_other",
+        "more_commands_than_the_queue_has_entries_are_a_breach",
+        "a_queue_begins_with_connect",
+        "a_pair_in_error_ends_its_association_alone",
+        "responses_wait_for_the_receives_of_the_host",
+    ]);
+}
 
 fn refusal(served: &Served, request: ConnectRequest) -> Option<Reject> {
     refusal_of(served, &request.write(), READS)
 }
 
 fn refusal_of(served: &Served, private_data: &[u8], reads: Reads) -> Option<Reject> {
-    Host::asking(&served.fabric, served.address, private_data, reads).err().expect("refused").0
+    Host::asking(&served.verbs, served.address, private_data, reads).err().expect("refused").0
 }
 
 #[test]
@@ -62,11 +78,11 @@ fn a_device_without_room_for_registrations_refuses() {
     let served = Served::plain();
     // The first connection needs memory for receives, zeros and responses.
     for fails in 1..=3 {
-        let dialing = Dialing::to(&served.fabric, served.address, 4);
-        served.fabric.fail_registrations(fails);
+        let dialing = Dialing::to(&served.verbs, served.address, 4);
+        served.fabric().fail_registrations(fails);
         let refused = dialing.connect(&Host::request(0, 32, 0).write(), READS).err().unwrap();
         assert_eq!(refused.0, Some(Reject::NO_RESOURCES), "{fails}");
-        served.fabric.fail_registrations(0);
+        served.fabric().fail_registrations(0);
     }
     assert!(served.target.take_warnings().iter().any(|line| line.contains("ulimit -l")));
     served.assert_alive();
@@ -78,12 +94,12 @@ fn commands_fail_without_registration() {
     let served = Served::plain();
     let (_admin, mut queue) = Host::pair(&served);
     for bytes in [4096, 64 << 10] {
-        served.fabric.fail_registrations(1);
+        served.fabric().fail_registrations(1);
         assert_eq!(queue.write(1, 0, &vec![1; bytes]), Status::INTERNAL_ERROR);
         assert_eq!(queue.write(1, 0, &vec![1; bytes]), Status::SUCCESS);
     }
     // Buffers of another size are not registered yet.
-    served.fabric.fail_registrations(1);
+    served.fabric().fail_registrations(1);
     assert_eq!(queue.read(1, 0, 512), Err(Status::INTERNAL_ERROR));
     assert_eq!(queue.read(1, 0, 8).unwrap(), [1; 4096]);
     until(|| served.target.stats().reactors[0].pacer.in_flight == 0);
@@ -255,8 +271,7 @@ fn a_pair_in_error_ends_its_association_alone() {
         if round % 2 == 1 {
             queue.poll();
         }
-        let verbs::either::Pair::Fabric(pair) = &queue.pair else { panic!("the fabric") };
-        served.fabric.fail(pair.pair());
+        queue.fail();
         assert_eq!(other.write(1, 4096, &[round; 4096]), Status::SUCCESS);
         drop((admin, queue));
         until(|| served.connections() == 2);
@@ -275,7 +290,7 @@ fn a_device_that_goes_takes_its_connections_along() {
         let sgl = queue.sgl(block as usize * 4096, 4096);
         queue.send_command(Command { sgl, ..Command::blocks(io::READ, 1, block * 8, 8) }, &[]);
     }
-    served.fabric.unplug();
+    served.fabric().unplug();
     assert!(admin.is_ended() && queue.is_ended());
     until(|| served.connections() == 0);
     let line = wait_for(|| served.target.take_warnings().into_iter().find(|line| line.contains("has gone")));
@@ -292,7 +307,7 @@ fn the_target_gives_no_rights_to_its_memory() {
     let served = Served::plain();
     let (_admin, mut queue) = Host::pair(&served);
     assert_eq!(queue.write(1, 0, &[9; 4096]), Status::SUCCESS);
-    let registered = served.fabric.registered();
+    let registered = served.fabric().registered();
     // Of each host the memory and the receives; of the target receives, zeros, two queues' responses, and a buffer.
     assert_eq!(registered.len(), 2 * 2 + 5);
     for (address, key) in registered {
@@ -314,7 +329,7 @@ fn the_target_gives_no_rights_to_its_memory() {
 #[test]
 fn an_iwarp_device_is_refused() {
     let served = Served::plain();
-    served.fabric.be_iwarp();
+    served.fabric().be_iwarp();
     assert_eq!(refusal(&served, Host::request(0, 32, 0)), Some(Reject::NO_RESOURCES));
     let line = wait_for(|| served.target.take_warnings().pop());
     assert!(line.contains("it is an iWARP device: give one of InfiniBand or RoCE"), "{line}");

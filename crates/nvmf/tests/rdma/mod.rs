@@ -1,8 +1,9 @@
-//! A host over RDMA in the test's process, on the fabric in memory: every message, key and address is the test's
-//! choice.
+//! A host over RDMA in the test's process, on the fabric in memory, or on rdma-core in the guest of [`on_soft_roce`]:
+//! every message, key and address is the test's choice.
 #![allow(dead_code)] // each test file uses its part
 
 use std::net::SocketAddr;
+use std::process::{self, Stdio};
 use std::time::{Duration, Instant};
 
 use nvmf::device::{DeviceKind, DeviceSpec};
@@ -15,7 +16,7 @@ use verbs::double::Fabric;
 use verbs::either::{Channel, Completions, Domain, Either, Pair};
 use verbs::stack::{Event, Greeting, PairOptions, Reads};
 use verbs::work::{self, Access, Receive, Request, Work};
-use verbs::{Memory, Verbs};
+use verbs::{Memory, Rdma, Verbs};
 
 pub const NQN: &str = "nqn.2016-06.io.spdk:cnode1";
 pub const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00010203-0405-0607-0809-0a0b0c0d0e0f";
@@ -28,18 +29,41 @@ const RECEIVES: u32 = 64;
 /// The READs that hosts serve.
 pub const READS: Reads = Reads { serves: 4, issues: 0 };
 
-/// A target that listens on the fabric, its devices as namespaces 1, 2, ...; ended when dropped.
+/// The address of the guest's RDMA device, in the guest of [`on_soft_roce`].
+const GUEST: &str = "TEST_RDMA_ADDRESS";
+
+/// Runs these tests of this program in a guest with an RDMA device: there, the stack is rdma-core on Soft-RoCE.
+pub fn on_soft_roce(tests: &[&str]) {
+    let directory = tempfile::tempdir().unwrap();
+    let program = std::env::current_exe().unwrap();
+    let script = directory.path().join("script.sh");
+    let words = format!("--exact --test-threads 1 {}", tests.join(" "));
+    std::fs::write(&script, format!("export {GUEST}=10.0.2.15\n{} {words}\n", program.display())).unwrap();
+    let mut rig = process::Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../rigs/nvme-kernel-client.sh"));
+    rig.arg(script).arg(program).env("RIG_DEBIAN", "13").env("RIG_RDMA", "1").env("TMPDIR", directory.path());
+    let output = rig.stdin(Stdio::null()).output().unwrap();
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
+    let passed = format!("test result: ok. {} passed; 0 failed; 0 ignored", tests.len());
+    assert!(said.contains(&passed), "not all of the tests have run:\n{said}");
+}
+
+/// A target that listens over RDMA, its devices as namespaces 1, 2, ...; ended when dropped.
 pub struct Served {
-    pub fabric: Fabric,
+    pub verbs: Either,
     pub target: Target,
     pub address: SocketAddr,
 }
 
 impl Served {
     pub fn with(options: Options, devices: &[(&str, DeviceKind)]) -> Served {
-        let fabric = Fabric::default();
+        let guest = std::env::var(GUEST).ok();
+        let verbs = match guest {
+            Some(_) => Either::Rdma(Rdma::open().unwrap()),
+            None => Either::Fabric(Fabric::default()),
+        };
         let target = Target::start(options).unwrap();
-        target.use_verbs(Either::Fabric(fabric.clone()));
+        target.use_verbs(verbs.clone());
         target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(NQN) }).unwrap();
         let lower: Vec<&str> = devices.iter().filter_map(|(_, kind)| kind.base()).collect();
         for (name, kind) in devices {
@@ -49,8 +73,15 @@ impl Served {
                 target.add_namespace(NQN, NamespaceSpec::new(*name)).unwrap();
             }
         }
-        let address = target.add_rdma_listener(NQN, "127.0.0.1:0".parse().unwrap()).unwrap();
-        Served { fabric, target, address }
+        let address = guest.as_deref().unwrap_or("127.0.0.1").parse().unwrap();
+        let address = target.add_rdma_listener(NQN, SocketAddr::new(address, 0)).unwrap();
+        Served { verbs, target, address }
+    }
+
+    /// The fabric, for its faults.
+    pub fn fabric(&self) -> &Fabric {
+        let Either::Fabric(fabric) = &self.verbs else { panic!("the test is not for the guest") };
+        fabric
     }
 
     /// 64 MiB of memory as namespace 1, a null device as namespace 2, one reactor.
@@ -120,8 +151,8 @@ pub struct Dialing {
 }
 
 impl Dialing {
-    pub fn to(fabric: &Fabric, address: SocketAddr, receives: u32) -> Dialing {
-        let verbs = Either::Fabric(fabric.clone());
+    pub fn to(verbs: &Either, address: SocketAddr, receives: u32) -> Dialing {
+        let verbs = verbs.clone();
         let channel = verbs.channel().unwrap();
         let outgoing = verbs.dial(&channel, address, 1).unwrap();
         let event = wait_for(|| verbs.next_event(&channel).unwrap());
@@ -180,22 +211,22 @@ impl Host {
 
     /// A connection before Connect.
     pub fn open(served: &Served, request: ConnectRequest) -> Host {
-        Host::asking(&served.fabric, served.address, &request.write(), READS).expect("accepted")
+        Host::asking(&served.verbs, served.address, &request.write(), READS).expect("accepted")
     }
 
     /// Asks for a connection with any private data.
-    pub fn asking(fabric: &Fabric, address: SocketAddr, private_data: &[u8], reads: Reads) -> Result<Host, Refused> {
-        Dialing::to(fabric, address, RECEIVES).connect(private_data, reads)
+    pub fn asking(verbs: &Either, address: SocketAddr, private_data: &[u8], reads: Reads) -> Result<Host, Refused> {
+        Dialing::to(verbs, address, RECEIVES).connect(private_data, reads)
     }
 
     /// An enabled controller's admin queue.
     pub fn admin(served: &Served) -> Host {
-        Host::admin_of(&served.fabric, served.address)
+        Host::admin_of(&served.verbs, served.address)
     }
 
-    pub fn admin_of(fabric: &Fabric, address: SocketAddr) -> Host {
+    pub fn admin_of(verbs: &Either, address: SocketAddr) -> Host {
         let request = Host::request(0, 32, 0);
-        let mut host = Host::asking(fabric, address, &request.write(), READS).expect("accepted");
+        let mut host = Host::asking(verbs, address, &request.write(), READS).expect("accepted");
         let done = host.connect(0, 32, DYNAMIC_CONTROLLER, NQN);
         assert!(done.status.is_ok(), "{}", done.status);
         host.cntlid = done.result as u16;
@@ -210,12 +241,12 @@ impl Host {
 
     /// An I/O queue of this controller with that many entries, and receives for responses.
     pub fn queue_of(&self, served: &Served, qid: u16, entries: u16, receives: u32) -> Host {
-        self.queue_at(&served.fabric, served.address, qid, entries, receives)
+        self.queue_at(&served.verbs, served.address, qid, entries, receives)
     }
 
-    pub fn queue_at(&self, fabric: &Fabric, address: SocketAddr, qid: u16, entries: u16, receives: u32) -> Host {
+    pub fn queue_at(&self, verbs: &Either, address: SocketAddr, qid: u16, entries: u16, receives: u32) -> Host {
         let request = ConnectRequest { hrqsize: receives as u16, ..Host::request(qid, entries, self.cntlid) };
-        let dialing = Dialing::to(fabric, address, receives);
+        let dialing = Dialing::to(verbs, address, receives);
         let mut queue = dialing.connect(&request.write(), READS).expect("accepted");
         let done = queue.connect(qid, entries, self.cntlid, NQN);
         assert!(done.status.is_ok(), "{}", done.status);
@@ -327,6 +358,17 @@ impl Host {
         let (done, _) = self.response();
         assert_eq!(done.cid, cid);
         done
+    }
+
+    /// Makes the pair fail. In the guest both pairs of the connection fail: this side writes to memory of the target
+    /// without a key for it.
+    pub fn fail(&self) {
+        if let (Either::Fabric(fabric), Pair::Fabric(pair)) = (&self.verbs, &self.pair) {
+            return fabric.fail(pair.pair());
+        }
+        let parts = [self.memory.part(0..64)];
+        let request = Request::Write { address: 4096, key: 0xdead_beef };
+        self.verbs.post(&self.pair, Work { id: 1, request, parts: &parts, signaled: true }).unwrap();
     }
 
     /// Waits until the target has ended the connection.
