@@ -16,43 +16,32 @@ fn linux_serves_the_initiator_over_rdma() {
     let place = directory();
     let script = r#"
 cd /tmp
-AT="trtype=rdma adrfam=ipv4 traddr=10.0.2.15 trsvcid=4420"
-# No job may need more than this.
-run() { $PLIMSOLL run --name=v --ioengine=nvme_rdma --eta=never "$@" > /tmp/said 2>&1; }
-works() { run "$@" || { cat /tmp/said; failed "$*"; }; }
-# Ends with status 2 and one line of that kind.
-refused() {
-  what=$1; shift; run "$@"; status=$?
-  [ $status = 2 ] && [ $(wc -l < /tmp/said) = 1 ] && grep -q "$what" /tmp/said || { cat /tmp/said; failed "$status: $*"; }
-}
-verify="--rw=randwrite --verify=crc32c"
-refused 'nothing listens there' "--filename=$AT subnqn=$SUBSYSTEM ns=1" --rw=read --size=64k
+refused 'nothing listens there' $read_only
 make_target rdma
 echo 1 > $here/attr_allow_any_host
 open_port
 # Without a name: the only subsystem and its only namespace.
-works "--filename=$AT" $verify --bs=4k --size=256k --iodepth=4
+NAMED=$TARGET works $verify --bs=4k --size=256k --iodepth=4
 grep -q 'verify 64 blocks, 0 differ' /tmp/said || { cat /tmp/said; failed 'nothing verified'; }
-named="--filename=$AT subnqn=$SUBSYSTEM ns=1"
-refused 'there is no subsystem' "--filename=$AT subnqn=nqn.2016-06.io.spdk:other" --rw=read --size=64k
+NAMED="$TARGET subnqn=nqn.2016-06.io.spdk:other" refused 'there is no subsystem' $read_only
 for queues in 1 3; do
   for poll in adaptive never; do
-    works "$named" $verify --bsrange=4k-128k --size=4m --iodepth=16 --nr_io_queues=$queues --poll=$poll
+    works $verify --bsrange=4k-128k --size=4m --iodepth=16 --nr_io_queues=$queues --poll=$poll
   done
 done
 # Two clones are two hosts.
-works "$named" $verify --bs=8k --size=1m --iodepth=4 --numjobs=2 --offset_increment=2m
-works "$named" --rw=trim --bs=4k --size=256k --iodepth=4
-works "$named" --rw=read --bs=2m --size=8m --iodepth=2
+works $verify --bs=8k --size=1m --iodepth=4 --numjobs=2 --offset_increment=2m
+works --rw=trim --bs=4k --size=256k --iodepth=4
+works --rw=read --bs=2m --size=8m --iodepth=2
 # Nothing in capsules.
 close_port
 echo 0 > ports/1/param_inline_data_size || failed 'no inline_data_size'
 open_port
-works "$named" $verify --bs=4k --size=512k --iodepth=4
-works "$named" --rw=trim --bs=4k --size=256k --iodepth=4
+works $verify --bs=4k --size=512k --iodepth=4
+works --rw=trim --bs=4k --size=256k --iodepth=4
 # The target goes and comes back amid a verified load.
 for round in 1 2; do
-  run "$named" $verify --bsrange=4k-64k --size=4m --iodepth=8 --nr_io_queues=2 --rate_iops=60 &
+  run $verify --bsrange=4k-64k --size=4m --iodepth=8 --nr_io_queues=2 --rate_iops=60 &
   load=$!
   sleep 4
   close_port
@@ -61,7 +50,7 @@ for round in 1 2; do
   wait $load || { cat /tmp/said; failed "a load over a target that came back, round $round"; }
 done
 # It stays away.
-run "$named" --rw=randread --bs=4k --iodepth=4 --time_based --runtime=600 --ctrl_loss_tmo=3 &
+run --rw=randread --bs=4k --iodepth=4 --time_based --runtime=600 --ctrl_loss_tmo=3 &
 load=$!
 sleep 6
 close_port
@@ -70,8 +59,9 @@ grep -q 'error ' /tmp/said || { cat /tmp/said; failed 'no error is told'; }
 open_port
 # Nothing of the jobs is left on the device: it can go.
 rdma link delete rxe0
-refused 'RDMA' "$named" --rw=read --size=64k
-dmesg | grep -iE 'nvmet.*(invalid|bogus|fail)' && failed 'the kernel complains'
+refused 'RDMA' $read_only
+dmesg | grep -iE 'nvmet.*(invalid|bogus|fail)' | grep -v 'invalid subsystem nqn.2016-06.io.spdk:other' &&
+  failed 'the kernel complains'
 echo "all of it"
 "#;
     let said = rdma_guest(place.path(), &[], script, |order| panic!("{order}"));

@@ -49,15 +49,6 @@ fn plimsoll_serves_linux_over_soft_roce() {
     let script = r#"
 cd /tmp
 is_live() { grep -q live /sys/class/nvme/nvme0/state; }
-# Starts the target on the device of RDMA, through another program if there is one.
-serve() {
-  "$@" $PLIMSOLL serve --file /tmp/served --rdma 10.0.2.15 --listen 127.0.0.1 --allow-any-host --nqn $SUBSYSTEM \
-    --rpc-socket /tmp/rpc > /tmp/serve.log 2>&1 &
-  serve=$!
-  wait_for grep -q '^Linux: .*-t rdma' /tmp/serve.log
-}
-rpc() { try $PLIMSOLL rpc -s /tmp/rpc "$@"; }
-truncate -s 64M /tmp/served
 serve
 says "trtype: *rdma" nvme discover $AT
 grep -qE 'trtype: *tcp' /tmp/said || failed 'discovery names one transport'
@@ -111,7 +102,7 @@ link=$!
 wait_for grep -q 'the RDMA device of rdma://10.0.2.15:4420 has gone' /tmp/serve.log
 kill -0 $serve || failed 'the target ends with its device'
 rpc nvmf_get_stats
-kill -INT $serve; wait $serve || { cat /tmp/serve.log; failed 'the target ends with an error'; }
+end_target
 wait $link || failed 'the device stays'
 nvme disconnect -n $SUBSYSTEM > /dev/null 2>&1
 wait $load
@@ -121,13 +112,13 @@ connect -i 2
 block=/dev/$(disk 1)
 verified --filename=$block --rw=randwrite --bsrange=4k-64k --iodepth=8 --size=2m
 disconnect
-kill -INT $serve; wait $serve || { cat /tmp/serve.log; failed 'the target ends with an error'; }
+end_target
 echo "device"
 # Too little locked memory: the host is refused, and the target says why.
 serve /usr/bin/setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock sh -c 'ulimit -l 64; exec "$@"' sh
 nvme connect $AT -n $SUBSYSTEM > /tmp/said 2>&1 && failed 'a host comes in without memory for it'
 wait_for grep -q 'ulimit -l' /tmp/serve.log
-kill -INT $serve; wait $serve || { cat /tmp/serve.log; failed 'the target ends with an error'; }
+end_target
 dmesg | grep -E 'BUG|WARNING|Oops' && failed 'the kernel complains'
 echo "all of it"
 "#;

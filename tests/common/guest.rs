@@ -125,11 +125,51 @@ pub fn device_guest(directory: &Path, devices: &str, modules: &str, script: &str
 }
 
 /// The beginning of scripts with an RDMA device: hosts and targets meet in the guest, at the address of the device.
-/// `rdma_device` makes the device anew, after `rdma link delete rxe0`.
+///
+/// `rdma_device` makes the device anew, after `rdma link delete rxe0`. `serve` starts Plimsoll's target of the file
+/// /tmp/served, also over TCP, and `end_target` ends it. `run` runs a job of ioengine=nvme_rdma on `$NAMED`, `works`
+/// one that must succeed, and `refused` one that must be refused. `begin` starts one that goes on in the background,
+/// and `survived` waits for its end, which must be a success.
 const RDMA_PRELUDE: &str = r#"
 PORT=4420 AT='-t rdma -a 10.0.2.15 -s 4420'
 rdma_device() { try rdma link add rxe0 type rxe netdev eth0; }
 says 'state ACTIVE' rdma link show rxe0/1
+# Starts the target, for hosts that $access names, through another program if there is one.
+access=--allow-any-host
+serve() {
+  [ -f /tmp/served ] || truncate -s 64M /tmp/served
+  "$@" $PLIMSOLL serve --file /tmp/served --rdma 10.0.2.15 --listen 127.0.0.1 $access --nqn $SUBSYSTEM \
+    --rpc-socket /tmp/rpc > /tmp/serve.log 2>&1 &
+  serve=$!
+  wait_for grep -q '^Linux: .*-t rdma' /tmp/serve.log
+}
+end_target() { kill -INT $serve; wait $serve || { cat /tmp/serve.log; failed 'the target ends with an error'; }; }
+rpc() { try $PLIMSOLL rpc -s /tmp/rpc "$@"; }
+# Takes the target's counters.
+stats() { $PLIMSOLL rpc -s /tmp/rpc nvmf_get_stats > /tmp/stats; }
+# The number of commands that have ended.
+ended() { stats; sed -n 's/.*"completed_nvme_io": \([0-9]*\).*/\1/p' /tmp/stats; }
+# True if more commands have ended since `begin` than a job needs before it begins.
+is_busy() { [ "$(ended)" -ge $((before + 100)) ]; }
+# True if no host has a connection, and no device an op.
+is_idle() { stats && ! grep -qE '"(current_(admin|io)_qpairs|pending_bdev_io)": [1-9]' /tmp/stats; }
+# No job may need more than this: the target, another program to start the job with, and options.
+TARGET="trtype=rdma adrfam=ipv4 traddr=10.0.2.15 trsvcid=4420" NAMED="$TARGET subnqn=$SUBSYSTEM ns=1" through=
+run() { $through $PLIMSOLL run --name=v --ioengine=nvme_rdma --eta=never "--filename=$NAMED" "$@" > /tmp/said 2>&1; }
+works() { run "$@" || { cat /tmp/said; failed "$*"; }; }
+# Ends with status 2 and one line of that kind.
+refused() {
+  what=$1; shift; run "$@"; status=$?
+  [ $status = 2 ] && [ $(wc -l < /tmp/said) = 1 ] && grep -q "$what" /tmp/said || { cat /tmp/said; failed "$status: $*"; }
+}
+begin() {
+  before=$(ended)
+  $PLIMSOLL run --name=l --ioengine=nvme_rdma --eta=never "--filename=$NAMED" "$@" > /tmp/load 2>&1 &
+  load=$!
+}
+survived() { wait $load || { cat /tmp/load; failed "a load does not survive: $*"; }; }
+verify="--rw=randwrite --verify=crc32c"
+read_only="--rw=randread --bs=4k --size=64k"
 "#;
 
 /// A guest of Debian 13 with the RDMA device rxe0 (Soft-RoCE) at 10.0.2.15, in which the kernel is a host
