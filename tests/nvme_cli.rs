@@ -100,7 +100,7 @@ try $nvme resv-release $TWO --crkey=0x11 --rtype=2 --rrela=0
 try $nvme resv-register $TWO --crkey=0x11 --rrega=1
 says 'regctl +: 0' $nvme resv-report $TWO --eds
 try $nvme resv-notif-log /dev/nvme0
-# What the reserved disk took is copied, and verified.
+# The blocks that the reserved disk took are copied and verified.
 try $nvme copy $TWO -d 100 -s 8 -b 1
 try $nvme read $TWO -s 100 -c 1 -z 8192 -d /tmp/back
 try cmp /tmp/data /tmp/back
@@ -120,7 +120,7 @@ says '0000: 01 00 ' $nvme get-log /dev/nvme0 --log-id=3 --log-len=512 --lpo=0
 # The one command set, and the time that Linux has set.
 says 'I/O Command Set Combination\[0\]:1' $nvme id-iocs /dev/nvme0
 says '0000: .. .. .. .. .. .. 02 00' $nvme get-feature /dev/nvme0 -f 0x0e -l 8
-# What the target does not have it says so of; nothing stops, and the log of errors has it.
+# The target refuses what it does not have; nothing stops, and the log of errors has the refusals.
 for page in supported-log-pages ana-log self-test-log endurance-log sanitize-log 'persistent-event-log -a 0 -l 512'; do refuses 'Invalid Log Page' $nvme $page /dev/nvme0; done
 for structure in list-ctrl primary-ctrl-caps; do refuses 'Invalid Field' $nvme $structure /dev/nvme0; done
 absent $nvme write-uncor $ONE -s 0 -c 0

@@ -19,8 +19,8 @@ fn a_stock_kernel_finds_uses_and_checks_the_target() {
     let script = r#"
 says "subnqn: +$SUBSYSTEM" nvme discover $AT
 says "current discovery subsystem" nvme discover $AT
-# What connect-all finds by discovery it connects to, and asks for TLS only where discovery says so. Discovery names the
-# listener's address, which is another machine's loopback here: a relay takes its place.
+# connect-all connects to all that it finds by discovery, and asks for TLS only where discovery says so. Discovery names
+# the listener's address, which is another machine's loopback here: a relay takes its place.
 nc -ll -p $PORT -e /bin/nc 10.0.2.2 $PORT &
 relay=$!
 try nvme connect-all $AT -k 20

@@ -65,7 +65,7 @@ fn a_thread_that_drives_the_ring_looks_before_it_sleeps() {
         let (reader, mut writer) = pipe();
         guasi.read_at(0, reader, vec![0; 1], 0).unwrap();
         if guasi.stats().ring_requests == 0 {
-            return println!("skipped: there is no io_uring");
+            return println!("skipped: the kernel refuses io_uring");
         }
         let mut done = Vec::new();
         let before = guasi.stats().ring_enters;

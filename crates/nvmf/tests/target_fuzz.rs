@@ -3,53 +3,21 @@
 //! nothing left of a host that no longer exists. `PLIMSOLL_FUZZ_SEEDS=N` runs more seeds, `PLIMSOLL_FUZZ_SEED=N` that
 //! one.
 
+mod dice;
 mod raw;
 
 use std::io::{Read, Write};
-use std::ops::Range;
 use std::sync::Arc;
 
+use dice::{Dice, seeds};
 use nvmf::device::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn, Latency};
 use nvmf::pdu::{H2cData, IcReq, Next, Pdu, R2t};
 use nvmf::spec::ana::AnaState;
 use nvmf::spec::opcode::io;
 use nvmf::spec::{Command, DISCOVERY_NQN, Sgl, Status};
 use nvmf::target::{AttachmentRequest, NamespaceManager, NamespaceSpec, Options, SubsystemSpec, Target};
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use rand_xoshiro::rand_core::Rng as _;
 use raw::{HOST, Host, NQN, Served};
-
-struct Dice(Xoshiro256PlusPlus);
-
-impl Dice {
-    fn of(seed: u64) -> Dice {
-        Dice(Xoshiro256PlusPlus::seed_from_u64(seed))
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0.next_u64() % limit
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-
-    fn within(&mut self, range: Range<u64>) -> u64 {
-        range.start + self.below(range.end - range.start)
-    }
-}
-
-fn seeds(usual: u64) -> Vec<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse().ok());
-    match (number("PLIMSOLL_FUZZ_SEED"), number("PLIMSOLL_FUZZ_SEEDS")) {
-        (Some(seed), _) => vec![seed],
-        (None, many) => (0..many.unwrap_or(usual)).collect(),
-    }
-}
 
 fn served(reactors: usize) -> Served {
     let mut pacing = pace::Config::auto(Some(4 << 20));

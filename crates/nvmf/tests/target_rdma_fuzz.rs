@@ -2,55 +2,22 @@
 //! range of a command, the disk has what was written to it, and nothing is left of a host that no longer exists.
 //! `PLIMSOLL_FUZZ_SEEDS=N` runs more seeds, `PLIMSOLL_FUZZ_SEED=N` that one.
 
+mod dice;
 mod rdma;
 
+use dice::{Dice, seeds};
 use nvmf::device::DeviceKind;
 use nvmf::spec::opcode::io;
 use nvmf::spec::rdma::KeyedSgl;
 use nvmf::spec::{Command, Sgl};
 use nvmf::target::Options;
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use rand_xoshiro::rand_core::Rng as _;
 use rdma::{Host, Served, until};
 
 const BLOCKS: u64 = 2048;
 const BLOCK: usize = 512;
 /// The part of a host's memory that a test looks at.
 const WINDOW: usize = 64 << 10;
-
-struct Dice(Xoshiro256PlusPlus);
-
-impl Dice {
-    fn of(seed: u64) -> Dice {
-        Dice(Xoshiro256PlusPlus::seed_from_u64(seed))
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0.next_u64() % limit
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        let mut bytes = vec![0; count];
-        self.0.fill_bytes(&mut bytes);
-        bytes
-    }
-}
-
-fn seeds(usual: u64) -> Vec<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse().ok());
-    match (number("PLIMSOLL_FUZZ_SEED"), number("PLIMSOLL_FUZZ_SEEDS")) {
-        (Some(seed), _) => vec![seed],
-        (None, many) => (0..many.unwrap_or(usual)).collect(),
-    }
-}
 
 fn served() -> Served {
     let mut options = Options { receives: 16, ..Options::default() };

@@ -26,8 +26,8 @@
 //! - caches, neighbours, states of the machine: equal depths have to give equal throughput, at all times;
 //! - autocorrelation: the errors are those of batch means ([`measure::stats::Batches`]).
 //!
-//! What remains is an assumption, and docs/watch.md states it: no limit outside the device holds throughput exactly
-//! level while the latency of the device varies.
+//! One assumption remains, and docs/watch.md states it: no limit outside the device holds throughput exactly level
+//! while the latency of the device varies.
 
 use measure::figures::{percent, plain};
 use measure::load_line::LOAD_LINE_FRACTION;

@@ -1,8 +1,8 @@
 //! The engines whose ops are calls on names: `filecreate`, `filestat`, `filedelete`, `dircreate`, `dirstat`,
 //! `dirdelete`. Each name gets one op in a pass; nothing is read or written.
 //!
-//! What an op needs is made before the clock starts: the files of `filestat` and `filedelete`, the directories of
-//! `dirstat` and `dirdelete`.
+//! An engine makes the names that its ops need before the clock starts: the files of `filestat` and `filedelete`, the
+//! directories of `dirstat` and `dirdelete`.
 
 use std::ffi::CString;
 use std::fs::{self, File};

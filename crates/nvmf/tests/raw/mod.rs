@@ -1,18 +1,21 @@
 //! A host made of one socket: every byte that it sends is the test's choice.
 #![allow(dead_code)] // each test file uses its part
 
+#[path = "../serving/mod.rs"]
+mod serving;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use nvmf::device::{DeviceKind, DeviceSpec};
+use nvmf::device::DeviceKind;
 use nvmf::pdu::{self, Agreement, End, H2cData, IcReq, IcResp, Limits, MAX_HEADER_BYTES, Next, Pdu, Receiver, digest};
 use nvmf::spec::fabrics::{self, Connect, ConnectData, DYNAMIC_CONTROLLER, PropertyAccess};
 use nvmf::spec::reservation::{RegisteredController, ReservationCommand, ReservationStatus, report};
 use nvmf::spec::{Command, Completion, Nqn, Sgl, Status, property};
-use nvmf::target::{NamespaceSpec, Options, SubsystemSpec, Target};
+use nvmf::target::{Options, Target};
+pub use serving::NQN;
 
-pub const NQN: &str = "nqn.2016-06.io.spdk:cnode1";
 pub const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00010203-0405-0607-0809-0a0b0c0d0e0f";
 
 /// A target with a subsystem that lets everybody in, its devices as namespaces 1, 2, ...; ended when dropped.
@@ -23,16 +26,7 @@ pub struct Served {
 
 impl Served {
     pub fn with(options: Options, devices: &[(&str, DeviceKind)]) -> Served {
-        let target = Target::start(options).unwrap();
-        target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(NQN) }).unwrap();
-        let lower: Vec<&str> = devices.iter().filter_map(|(_, kind)| kind.base()).collect();
-        for (name, kind) in devices {
-            let spec = DeviceSpec { name: name.to_string(), block_bytes: None, uuid: None, kind: kind.clone() };
-            target.create_device(spec).unwrap();
-            if !lower.contains(name) {
-                target.add_namespace(NQN, NamespaceSpec::new(*name)).unwrap();
-            }
-        }
+        let target = serving::target(options, devices);
         let address = target.add_listener(NQN, "127.0.0.1:0".parse().unwrap()).unwrap();
         Served { target, address }
     }

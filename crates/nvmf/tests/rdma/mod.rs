@@ -2,23 +2,26 @@
 //! every message, key and address is the test's choice.
 #![allow(dead_code)] // each test file uses its part
 
+#[path = "../serving/mod.rs"]
+mod serving;
+
 use std::net::SocketAddr;
 use std::process::{self, Stdio};
 use std::time::{Duration, Instant};
 
-use nvmf::device::{DeviceKind, DeviceSpec};
+use nvmf::device::DeviceKind;
 use nvmf::spec::fabrics::{Connect, ConnectData, DYNAMIC_CONTROLLER, PropertyAccess};
 use nvmf::spec::opcode::io;
 use nvmf::spec::rdma::{ConnectAccept, ConnectReject, ConnectRequest, KeyedSgl, Reject};
 use nvmf::spec::{Command, Completion, Nqn, Sgl, Status, property};
-use nvmf::target::{NamespaceSpec, Options, SubsystemSpec, Target};
+use nvmf::target::{Options, Target};
+pub use serving::NQN;
 use verbs::double::Fabric;
 use verbs::either::{Channel, Completions, Domain, Either, Pair};
 use verbs::stack::{Event, Greeting, PairOptions, Reads};
 use verbs::work::{self, Access, Receive, Request, Work};
 use verbs::{Memory, Rdma, Verbs};
 
-pub const NQN: &str = "nqn.2016-06.io.spdk:cnode1";
 pub const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00010203-0405-0607-0809-0a0b0c0d0e0f";
 /// Bytes of the memory of a host that commands may name.
 pub const ROOM: usize = 8 << 20;
@@ -62,17 +65,8 @@ impl Served {
             Some(_) => Either::Rdma(Rdma::open().unwrap()),
             None => Either::Fabric(Fabric::default()),
         };
-        let target = Target::start(options).unwrap();
+        let target = serving::target(options, devices);
         target.use_verbs(verbs.clone());
-        target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(NQN) }).unwrap();
-        let lower: Vec<&str> = devices.iter().filter_map(|(_, kind)| kind.base()).collect();
-        for (name, kind) in devices {
-            let spec = DeviceSpec { name: name.to_string(), block_bytes: None, uuid: None, kind: kind.clone() };
-            target.create_device(spec).unwrap();
-            if !lower.contains(name) {
-                target.add_namespace(NQN, NamespaceSpec::new(*name)).unwrap();
-            }
-        }
         let address = guest.as_deref().unwrap_or("127.0.0.1").parse().unwrap();
         let address = target.add_rdma_listener(NQN, SocketAddr::new(address, 0)).unwrap();
         Served { verbs, target, address }

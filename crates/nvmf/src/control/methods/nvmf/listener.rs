@@ -96,7 +96,7 @@ fn add_listener(state: &mut State, params: &Params) -> Outcome {
     if made(state, address.transport).is_none() {
         let trtype = address.transport.name();
         return Err(RpcError::params(format!(
-            "there is no transport to listen with: call nvmf_create_transport trtype={trtype} first"
+            "the target has no such transport yet: call nvmf_create_transport trtype={trtype} first"
         )));
     }
     let nqn = nqn(params);

@@ -44,7 +44,7 @@ pub(in crate::target) struct Devices {
     taken: Vec<Completion>,
     polls: u64,
     completions: u64,
-    /// Work given to adapters that are no more.
+    /// Work given to adapters that have gone.
     posts_before: u64,
 }
 

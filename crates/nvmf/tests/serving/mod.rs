@@ -1,0 +1,22 @@
+//! The subsystem that tests of a target serve, whichever transport their hosts come on.
+
+use nvmf::device::{DeviceKind, DeviceSpec};
+use nvmf::target::{NamespaceSpec, Options, SubsystemSpec, Target};
+
+pub const NQN: &str = "nqn.2016-06.io.spdk:cnode1";
+
+/// A target with one subsystem, which any host may use. The devices that no other device lies on are its namespaces 1,
+/// 2, ...
+pub fn target(options: Options, devices: &[(&str, DeviceKind)]) -> Target {
+    let target = Target::start(options).unwrap();
+    target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(NQN) }).unwrap();
+    let lower: Vec<&str> = devices.iter().filter_map(|(_, kind)| kind.base()).collect();
+    for (name, kind) in devices {
+        let spec = DeviceSpec { name: name.to_string(), block_bytes: None, uuid: None, kind: kind.clone() };
+        target.create_device(spec).unwrap();
+        if !lower.contains(name) {
+            target.add_namespace(NQN, NamespaceSpec::new(*name)).unwrap();
+        }
+    }
+    target
+}
