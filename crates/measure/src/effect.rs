@@ -4,6 +4,7 @@
 //! apart are compared by the samples of their intervals.
 
 use crate::figures;
+use crate::rates;
 use crate::schema::{CannotTell, Effect, Estimate, FilesResult, Interval, JobResult, PhaseResult, RunResult};
 use crate::stats;
 use crate::verdict::{Severity, Verdict};
@@ -349,16 +350,29 @@ fn total(intervals: &[&Interval], of: impl Fn(&Interval, Direction) -> u64) -> f
     intervals.iter().flat_map(|interval| Direction::ALL.map(|direction| of(interval, direction))).sum::<u64>() as f64
 }
 
-fn length_seconds(intervals: &[&Interval]) -> f64 {
-    intervals.iter().map(|interval| interval.length_ns).max().unwrap_or(0) as f64 / 1e9
+/// The rate of all jobs together in each step of time.
+fn together(run: &RunResult, of: impl Fn(&Interval, Direction) -> u64) -> Vec<f64> {
+    let start = run.jobs.iter().map(|job| job.start_unix_ms).min().unwrap_or(0);
+    let step_ns = run.jobs.iter().map(|job| job.interval_ns).max().unwrap_or(0);
+    let mut sums: Vec<Option<f64>> = Vec::new();
+    for job in &run.jobs {
+        let shift_ns = (job.start_unix_ms - start).saturating_mul(1_000_000);
+        let count = |interval: &Interval| Direction::ALL.iter().map(|&direction| of(interval, direction)).sum();
+        let mine = rates::over_steps(&job.intervals, step_ns, shift_ns, count);
+        sums.resize(sums.len().max(mine.len()), None);
+        for (sum, mine) in sums.iter_mut().zip(mine) {
+            *sum = mine.map(|mine| sum.unwrap_or(0.0) + mine).or(*sum);
+        }
+    }
+    sums.into_iter().flatten().collect()
 }
 
 fn iops_samples(run: &RunResult) -> Vec<f64> {
-    over_time(run, |intervals| Some(total(intervals, |interval, d| interval.ops[d]) / length_seconds(intervals)))
+    together(run, |interval, direction| interval.ops[direction])
 }
 
 fn bytes_samples(run: &RunResult) -> Vec<f64> {
-    over_time(run, |intervals| Some(total(intervals, |interval, d| interval.bytes[d]) / length_seconds(intervals)))
+    together(run, |interval, direction| interval.bytes[direction])
 }
 
 fn lat_mean_samples(run: &RunResult) -> Vec<f64> {
@@ -442,6 +456,17 @@ mod tests {
         }
         job.cpu.user_ns = job.directions.read.ops * 3_000;
         RunResult { jobs: vec![job], ..RunResult::default() }
+    }
+
+    #[test]
+    fn a_stall_counts_for_its_whole_length() {
+        let mut stalled = run(10_000.0, 100_000, &mut Noise::new(5));
+        // Four seconds without an op: one long interval, which the blocked generator closed at its end.
+        let intervals = &mut stalled.jobs[0].intervals;
+        let stall = Interval { end_ns: 9_000_000_000, length_ns: 4_000_000_000, ..Interval::default() };
+        intervals.splice(10..18, [stall]);
+        let (ops, mean) = (intervals.iter().map(|i| i.ops.read).sum::<u64>(), stats::mean(&iops_samples(&stalled)));
+        assert!((mean - ops as f64 / 10.0).abs() < 1.0, "{mean} of {ops} in ten seconds");
     }
 
     fn of<'a>(effects: &'a [Effect], figure: &str) -> &'a Effect {

@@ -21,6 +21,7 @@ mod merge;
 mod objective;
 mod over_time;
 mod point;
+mod rates;
 pub mod refine;
 pub mod schema;
 pub mod stats;

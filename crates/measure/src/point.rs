@@ -1,23 +1,29 @@
 //! One point of a curve: made from a run, extended by further runs at the same depth.
 
-use crate::schema::{DirectionResult, Estimate, Interval, JobResult, Point, Visit};
+use crate::schema::{DirectionResult, JobResult, Point, Visit};
 use crate::stats;
-use crate::{Direction, Histogram, PerDirection};
+use crate::{Histogram, PerDirection};
 
 impl Point {
-    /// The point that a merged job makes at depth (or rate) `x`: one sample an interval, means with 95 % intervals. An
-    /// interval shorter than half its nominal length (the last one of a run) does not count as a sample. Without
-    /// intervals the whole run is the one sample.
+    /// The point that a merged job makes at depth (or rate) `x`: one sample a step of the length of an interval, means
+    /// with 95 % intervals. Less than half a step at the end of a run does not count as a sample. Without intervals the
+    /// whole run is the one sample.
     pub fn of(x: f64, job: JobResult) -> Point {
-        let ops = samples(&job, |interval| Direction::ALL.iter().map(|&d| interval.ops[d]).sum());
-        let bytes = samples(&job, |interval| Direction::ALL.iter().map(|&d| interval.bytes[d]).sum());
         let seconds = job.runtime_ns as f64 / 1e9;
-        let whole = |total: u64| if seconds > 0.0 { total as f64 / seconds } else { 0.0 };
-        let (iops, ops) = estimated(ops, whole(job.total_ops()));
-        let (bytes_per_second, _) = estimated(bytes, whole(job.total_bytes()));
+        let whole = job.total_ops() as f64 / if seconds > 0.0 { seconds } else { f64::INFINITY };
+        let samples = several_or(job.iops_over_time(), whole);
         let lat_ns = PerDirection::from_fn(|direction| job.directions[direction].waited_ns().clone());
-        let visits = vec![Visit { samples: ops.len() as u32, lat_ns, backlog: job.backlog, ..Visit::default() }];
-        Point { x, iops, bytes_per_second, samples: ops, visits, job }
+        let visits = vec![Visit { samples: samples.len() as u32, lat_ns, backlog: job.backlog, ..Visit::default() }];
+        Point { x, samples, visits, job, ..Point::default() }.estimated()
+    }
+
+    /// The point with the means and intervals that its samples and its job give.
+    #[must_use]
+    pub fn estimated(self) -> Point {
+        let seconds = self.job.runtime_ns as f64 / 1e9;
+        let whole = self.job.total_bytes() as f64 / if seconds > 0.0 { seconds } else { f64::INFINITY };
+        let bytes = several_or(self.job.bytes_over_time(), whole);
+        Point { iops: stats::estimate(&self.samples), bytes_per_second: stats::estimate(&bytes), ..self }
     }
 
     /// The mean of each visit in ops per second, in order of time; of all samples together where no visits are
@@ -42,24 +48,16 @@ impl Point {
 
     /// Adds a later run at the same `x`: samples, times and counts add up, intervals follow one another.
     pub fn extend(&mut self, later: Point) {
-        let mut job = std::mem::take(&mut self.job);
-        let mut visits = std::mem::take(&mut self.visits);
-        visits.extend(later.visits);
-        job.append(later.job);
-        *self = Point { visits, ..Point::of(self.x, job) };
+        let mut whole = std::mem::take(self);
+        whole.samples.extend(later.samples);
+        whole.visits.extend(later.visits);
+        whole.job.append(later.job);
+        *self = whole.estimated();
     }
 }
 
-/// The counts per second of each interval that is long enough.
-fn samples(job: &JobResult, count: impl Fn(&Interval) -> u64) -> Vec<f64> {
-    let whole =
-        job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= job.interval_ns);
-    whole.map(|interval| count(interval) as f64 * 1e9 / interval.length_ns as f64).collect()
-}
-
-fn estimated(samples: Vec<f64>, whole: f64) -> (Estimate, Vec<f64>) {
-    let samples = if samples.len() < 2 { vec![whole] } else { samples };
-    (stats::estimate(&samples), samples)
+fn several_or(samples: Vec<f64>, whole: f64) -> Vec<f64> {
+    if samples.len() < 2 { vec![whole] } else { samples }
 }
 
 impl DirectionResult {
@@ -99,6 +97,7 @@ impl JobResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::Interval;
 
     fn job(ops: &[u64], last_length_ns: u64) -> JobResult {
         let mut job = JobResult { interval_ns: 100, clones: 2, ..JobResult::default() };

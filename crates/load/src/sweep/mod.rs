@@ -473,7 +473,7 @@ fn whole_passes(mut job: JobResult, recorded: &Recorded) -> Result<JobResult, Er
         lat_sum_ns: PerDirection::from_fn(|direction| directions[direction].lat_ns.sum() as u64),
         ..Interval::default()
     };
-    (job.intervals, job.interval_ns) = (vec![whole], 1);
+    (job.intervals, job.interval_ns) = (vec![whole], job.runtime_ns);
     Ok(job)
 }
 

@@ -147,7 +147,7 @@ fn in_force(options: &[(String, String)]) -> BTreeMap<&str, &str> {
 /// A point as its visits left it, without the wider intervals and the verdicts that ended the earlier sweep.
 fn as_visited(mut point: Point) -> Point {
     (point.job.verdicts, point.job.checks) = Default::default();
-    Point { visits: point.visits, ..Point::of(point.x, point.job) }
+    point.estimated()
 }
 
 /// Nanoseconds from the start of a curve to the end of its last visit.

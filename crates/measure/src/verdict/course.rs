@@ -1,9 +1,8 @@
 //! Statements about the course of a job: its steadiness, and the length of time and the number of ops it rests on.
 
 use super::{FEW, SHORT_NS, Severity, VERY_FEW, Verdict, verdict};
-use crate::Direction;
 use crate::figures::{self, nanoseconds, percent};
-use crate::schema::{Interval, JobResult};
+use crate::schema::JobResult;
 use crate::stats;
 
 /// Change of the mean without the warm-up from which on the warm-up matters.
@@ -15,33 +14,20 @@ const WILD: f64 = 0.5;
 /// Standard deviations of a count within which chance explains it.
 const CHANCE: f64 = 3.0;
 
-/// The intervals that are at least half as long as the others.
-fn whole(job: &JobResult) -> impl Iterator<Item = &Interval> {
-    job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= job.interval_ns)
-}
-
-fn ops(interval: &Interval) -> f64 {
-    Direction::ALL.iter().map(|&direction| interval.ops[direction]).sum::<u64>() as f64
-}
-
-/// Ops per second of each whole interval.
-pub(super) fn rates_over_time(job: &JobResult) -> Vec<f64> {
-    whole(job).map(|interval| ops(interval) * 1e9 / interval.length_ns as f64).collect()
-}
-
 pub(super) fn not_steady(job: &JobResult) -> Option<Verdict> {
     if job.facts.is_replay {
         return None;
     }
-    let found = stats::steadiness(&rates_over_time(job));
-    // Where few ops fall into an interval, their number varies by itself: that of n ops that arrive at random has the
+    let rates = job.iops_over_time();
+    let found = stats::steadiness(&rates);
+    // Where few ops fall into a step, their number varies by itself: that of n ops that arrive at random has the
     // variance n (Poisson). Variation within that says nothing of the storage.
-    let counts: Vec<f64> = whole(job).map(ops).collect();
+    let counts: Vec<f64> = rates.iter().map(|rate| rate * job.interval_ns as f64 / 1e9).collect();
     let (all, rest) = (counts.iter().sum::<f64>(), counts.iter().skip(found.warm_up).sum::<f64>());
     let warm_up_by_chance = CHANCE * (1.0 / rest.max(1.0) - 1.0 / all.max(1.0)).max(0.0).sqrt();
     let variation_by_chance = stats::mean(&counts[found.warm_up.min(counts.len())..]).max(1.0).recip();
     let what = if found.warm_up_effect.abs() > WARM_UP_MATTERS.max(warm_up_by_chance) {
-        let warm_up_ns = job.intervals.get(found.warm_up.saturating_sub(1)).map_or(0, |interval| interval.end_ns);
+        let warm_up_ns = found.warm_up as u64 * job.interval_ns;
         let than = if found.warm_up_effect < 0.0 { "faster" } else { "slower" };
         format!(
             "the first {} were {than}: without them the mean changes by {}",
@@ -65,7 +51,7 @@ pub(super) fn not_steady(job: &JobResult) -> Option<Verdict> {
 }
 
 pub(super) fn steadiness_unknown(job: &JobResult) -> Option<Verdict> {
-    let intervals = rates_over_time(job).len();
+    let intervals = job.iops_over_time().len();
     (!job.facts.is_replay && !job.intervals.is_empty() && intervals < stats::FEWEST_TO_JUDGE).then(|| {
         verdict(
             "steadiness-unknown",

@@ -20,6 +20,9 @@ const BUSY_CLONE: f64 = 0.95;
 const BUSY_MACHINE: f64 = 0.9;
 /// Part of an asked rate that counts as met: a rate limiter's burst and the last interval are a few percent.
 pub(super) const RATE_MET: f64 = 0.95;
+/// Part of the ops missing from an asked rate that wait at the end where storage does not keep up; without arrivals by
+/// chance all of them do.
+const WAITS: f64 = 0.5;
 /// Part of the depth that is in flight when the queue is full most of the time: places are free for a moment after each
 /// reaping call.
 const QUEUE_FULL: f64 = 0.75;
@@ -124,7 +127,10 @@ pub(super) fn rate_not_met(job: &JobResult) -> Option<Verdict> {
         let behind = |asked: Option<f64>, done: u64| {
             let asked = asked? * clones(job);
             let got = done as f64 / time;
-            (time > 0.0 && got < asked * RATE_MET).then_some((asked, got))
+            // Arrivals at random may be fewer by chance. Where they are, nothing waits.
+            let by_chance = |growth: f64| growth < (1.0 - got / asked) * WAITS;
+            let few = job.backlog.is_some_and(|backlog| by_chance(backlog.growth()));
+            (time > 0.0 && got < asked * RATE_MET && !few).then_some((asked, got))
         };
         behind(job.facts.rate_iops[direction], result.ops)
             .map(|(asked, got)| (direction, format!("{} IOPS", count(asked)), format!("{} IOPS", count(got))))

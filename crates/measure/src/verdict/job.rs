@@ -98,7 +98,7 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
         basis: |job| {
             // A replay has the course of its recording.
             Basis::applies(!job.facts.is_replay).needs(
-                rates_over_time(job).len() >= stats::FEWEST_TO_JUDGE,
+                job.iops_over_time().len() >= stats::FEWEST_TO_JUDGE,
                 "steadiness needs eight intervals, and the result has fewer",
             )
         },
@@ -121,7 +121,7 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
     Rule {
         code: "writes-not-synced",
         basis: |job| {
-            let applies = job.directions.write.ops > 0 && !job.facts.direct && !touches_no_storage(job);
+            let applies = job.directions.write.ops > 0 && !passes_the_page_cache_by(job) && !touches_no_storage(job);
             Basis::applies(applies).needs(
                 job.facts.writes_synced.is_some(),
                 "the result does not record whether the job synced its writes",
@@ -185,6 +185,11 @@ pub(super) fn seconds(job: &JobResult) -> f64 {
 /// The number of clones of this entry.
 pub(super) fn clones(job: &JobResult) -> f64 {
     f64::from(job.clones.max(1))
+}
+
+/// True if no page cache of this host holds the job's data: O_DIRECT, and engines that send commands to a device.
+pub(super) fn passes_the_page_cache_by(job: &JobResult) -> bool {
+    job.facts.direct || ["nvme_tcp", "nvme_rdma", "io_uring_cmd", "sg"].contains(&job.facts.engine.as_str())
 }
 
 /// True if the job's engine touches no storage: the engine has nothing to misrepresent.

@@ -1,6 +1,6 @@
 //! Statements about where the bytes of a job came from and went to: memory, holes, blocks that nobody wrote.
 
-use super::job::{clones, touches_no_storage};
+use super::job::{clones, passes_the_page_cache_by, touches_no_storage};
 use super::{Severity, Verdict, verdict};
 use crate::figures::{self, percent, plain};
 use crate::schema::JobResult;
@@ -104,19 +104,21 @@ pub(super) fn clones_on_same_blocks(job: &JobResult) -> Option<Verdict> {
 }
 
 pub(super) fn writes_not_synced(job: &JobResult) -> Option<Verdict> {
-    let unsynced = job.facts.writes_synced == Some(false) && !job.facts.direct && job.sync.lat_ns.is_empty();
-    (unsynced && job.directions.write.ops > 0 && !touches_no_storage(job)).then(|| {
-        verdict(
-            "writes-not-synced",
-            Severity::Warning,
-            format!(
-                "the job wrote {} to the page cache and did not sync them",
-                figures::bytes(job.directions.write.bytes as f64)
-            ),
-            "A buffered write ends when memory holds the data: the numbers describe memory until it is full.",
-            "Use direct=1, end_fsync=1 with the time it takes, or fsync=N.",
-        )
-    })
+    let unsynced = job.facts.writes_synced == Some(false) && job.sync.lat_ns.is_empty();
+    (unsynced && job.directions.write.ops > 0 && !passes_the_page_cache_by(job) && !touches_no_storage(job)).then(
+        || {
+            verdict(
+                "writes-not-synced",
+                Severity::Warning,
+                format!(
+                    "the job wrote {} to the page cache and did not sync them",
+                    figures::bytes(job.directions.write.bytes as f64)
+                ),
+                "A buffered write ends when memory holds the data: the numbers describe memory until it is full.",
+                "Use direct=1, end_fsync=1 with the time it takes, or fsync=N.",
+            )
+        },
+    )
 }
 
 /// True if all reads of the job check what it has written itself.

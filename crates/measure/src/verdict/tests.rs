@@ -4,8 +4,8 @@ use super::*;
 use crate::Histogram;
 use crate::hosts::{HostResult, HostsResult};
 use crate::schema::{
-    Curve, Estimate, FilesFacts, FilesResult, Interval, JobResult, Limit, LoadLine, LoopDevice, PhaseResult, Point,
-    RunResult, Verified, Visit,
+    Backlog, Curve, Estimate, FilesFacts, FilesResult, Interval, JobResult, Limit, LoadLine, LoopDevice, PhaseResult,
+    Point, RunResult, Verified, Visit,
 };
 
 /// A job that nothing is wrong with: direct random reads at depth 8 for ten seconds.
@@ -233,6 +233,16 @@ fn rate_not_met_and_queued_before_issue() {
     assert_eq!(codes(sound(), rate(10_200.0)), NONE);
     let bytes = |job: &mut JobResult| job.facts.rate_bytes.read = Some(50e6);
     assert_eq!(codes(sound(), bytes), ["rate-not-met"]);
+    // Of 120,000 expected arrivals 100,000 were finished: the rest waits, or chance made them fewer.
+    let open = |arrived: f64| {
+        move |job: &mut JobResult| {
+            rate(12_000.0)(job);
+            job.backlog = Some(Backlog { arrived, start: 8.0, end: arrived - 100_000.0 + 8.0 });
+        }
+    };
+    assert_eq!(codes(sound(), open(120_000.0)), ["rate-not-met"]);
+    assert_eq!(codes(sound(), open(118_000.0)), ["rate-not-met"]);
+    assert_eq!(codes(sound(), open(100_010.0)), NONE);
     let intended = |latency| {
         move |job: &mut JobResult| {
             let mut histogram = Histogram::new();
@@ -293,6 +303,10 @@ fn clones_sync_errors_and_size() {
     assert_eq!(codes(writing(), unsynced), ["writes-not-synced"]);
     assert_eq!(codes(sound(), unsynced), NONE);
     assert_eq!(codes(writing(), |job| job.facts.writes_synced = Some(false)), NONE, "O_DIRECT");
+    for engine in ["nvme_tcp", "nvme_rdma", "io_uring_cmd", "sg"] {
+        let commands = |job: &mut JobResult| (unsynced(job), job.facts.engine = engine.into()).0;
+        assert_eq!(codes(writing(), commands), NONE, "{engine} sends commands past the page cache");
+    }
     assert_eq!(codes(sound(), |job| job.directions.read.failed_ops = 3), ["errors-tolerated"]);
     assert_eq!(codes(sound(), |job| job.runtime_ns = 900_000_000), ["generator-cpu-bound", "interval-too-short"]);
     assert_eq!(codes(sound(), |job| job.directions.read.ops = 999), ["too-few-samples"]);
