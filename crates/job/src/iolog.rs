@@ -141,16 +141,20 @@ impl<R: BufRead> Reader<R> {
             names: Vec::new(),
             index: HashMap::new(),
         };
+        // A line that is too long is not the first line of a log either.
+        let _too_long = reader.next_line();
+        let is_text = std::str::from_utf8(&reader.text).map_or_else(|error| error.error_len().is_none(), |_| true);
         // The magic of blktrace's records, in either byte order.
-        let binary = reader.next_line().is_err()
-            || reader.text.starts_with(&[7, b't', b'a', b'e'])
-            || reader.text.starts_with(b"eat\x07");
+        let is_trace = reader.text.starts_with(&[7, b't', b'a', b'e']) || reader.text.starts_with(b"eat\x07");
         let text = String::from_utf8_lossy(&reader.text).trim_end().to_owned();
         reader.version = match text.as_str() {
             "fio version 2 iolog" => 2,
             "fio version 3 iolog" => 3,
-            _ if binary => {
-                return Err(reader.wrong("binary data: blktrace recordings are not supported, only fio's text logs"));
+            _ if is_trace => {
+                return Err(reader.wrong("a recording of blktrace: plimsoll sweep --workload replays it"));
+            }
+            _ if !is_text || reader.text.contains(&0) => {
+                return Err(reader.wrong("binary data, not one of fio's text logs"));
             }
             "" => return Err(reader.wrong("the log is empty; its first line must be 'fio version 3 iolog' (or 2)")),
             other => {
@@ -618,10 +622,11 @@ mod tests {
             error("0, 4096, 1\n"),
             "log:1: '0, 4096, 1' is not the first line of a log: expected 'fio version 3 iolog' (or 2)"
         );
-        assert_eq!(
-            error("\x07taexxx"),
-            "log:1: binary data: blktrace recordings are not supported, only fio's text logs"
-        );
+        assert_eq!(error("\x07taexxx"), "log:1: a recording of blktrace: plimsoll sweep --workload replays it");
+        let binary = Replay::new(&b"\xff\xfe\x00 \n"[..], "log", &options()).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(binary, "log:1: binary data, not one of fio's text logs");
+        let json = error(&format!("{{\"kind\":\"{}\"}}", "a".repeat(1 << 20)));
+        assert!(json.starts_with("log:1: '{\"kind\":\"aaa") && json.contains("is not the first line"), "{json:.200}");
         let v3 = |line: &str| error(&format!("fio version 3 iolog\n0 a add\n{line}\n"));
         assert_eq!(v3("1 b open"), "log:3: file 'b' has not been added; a line 'b add' must come first");
         assert_eq!(v3("a open"), "log:3: 'a' is not a time in microseconds");
