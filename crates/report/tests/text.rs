@@ -111,3 +111,22 @@ fn empty_results_are_no_reason_to_panic() {
     text::sweep(&Default::default(), Style::default());
     text::comparison(&Default::default(), Style::default());
 }
+
+#[test]
+fn a_map_that_is_too_wide_is_turned_so_that_its_curves_keep_their_names() {
+    let mut sweep = sample::sweep();
+    sweep.across = "bs".into();
+    let labels = ["bs 16 KiB", "bs 64 KiB"];
+    for (curve, (label, across)) in sweep.curves.iter_mut().zip(labels.into_iter().zip([16_384.0, 65_536.0])) {
+        (curve.label, curve.across) = (label.into(), Some(across));
+    }
+    let text = text::sweep(&sweep, Style { width: 80, ..Style::default() });
+    let map: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("iodepth    bs 16 KiB")).collect();
+    assert!(map[0].ends_with("bs 64 KiB") && map[1].starts_with("1 ") && map[14].starts_with("1024 "), "{text}");
+    assert!(map[..15].iter().all(|line| line.chars().count() <= 80) && map[15].starts_with("bytes per second"));
+    // The mark stands where it stands in the wide table.
+    let marked = |rows: &[&str]| rows.iter().filter(|row| row.contains(" |")).count();
+    assert_eq!(marked(&map[1..15]), 2, "{text}");
+    let wide = text::sweep(&sweep, Style { width: 400, ..Style::default() });
+    assert!(wide.contains("\nbs 16 KiB  ") && !wide.contains("\niodepth    bs 16 KiB"), "{wide}");
+}

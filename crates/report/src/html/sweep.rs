@@ -257,7 +257,13 @@ fn axis_of(axis: &str, curves: &[(String, &Curve)]) -> Axis {
         _ => Format::Plain,
     };
     let any_zero = curves.iter().flat_map(|(_, curve)| &curve.points).any(|point| point.x <= 0.0);
-    if any_zero { Axis::linear(axis).format(format) } else { Axis::log2(axis).format(format) }
+    match axis {
+        _ if any_zero => Axis::linear(axis),
+        // Counts are written in powers of a thousand: 2k, not 2.05k.
+        "rate_iops" => Axis::log10(axis),
+        _ => Axis::log2(axis),
+    }
+    .format(format)
 }
 
 /// The latencies of a curve worth comparing: at depth one (or the first), at the load line, at the deepest.

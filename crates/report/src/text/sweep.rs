@@ -427,8 +427,8 @@ fn axis_name(sweep: &SweepResult) -> &str {
     if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis }
 }
 
-/// The throughput of a map as a table: a row a curve, a column for each value that all curves have. Empty without a
-/// second axis.
+/// The throughput of a map as a table: a row a curve, a column for each value that all curves have; turned where it is
+/// too wide otherwise. Empty without a second axis.
 fn map(sweep: &SweepResult, style: Style) -> String {
     let Some(first) = sweep.curves.first().filter(|_| !sweep.across.is_empty()) else { return String::new() };
     let axis = axis_name(sweep);
@@ -437,9 +437,7 @@ fn map(sweep: &SweepResult, style: Style) -> String {
         first.points.iter().map(|point| point.x).filter(|x| sweep.curves.iter().all(|curve| has(curve, *x))).collect();
     let by_bytes = has_different_blocks(sweep);
     let titles: Vec<String> = shared.iter().map(|x| axis_value(axis, *x)).collect();
-    let header: Vec<&str> = std::iter::once("").chain(titles.iter().map(String::as_str)).collect();
-    let mut table = Table::of(&header).left(0);
-    for curve in &sweep.curves {
+    let rows = sweep.curves.iter().map(|curve| {
         let line = curve.at_load_line().map(|point| point.x);
         // The load line may lie between two columns: the first column at or beyond it has the mark.
         let marked = line.and_then(|line| shared.iter().position(|x| *x >= line));
@@ -451,8 +449,22 @@ fn map(sweep: &SweepResult, style: Style) -> String {
             });
             if marked == Some(column) { format!("{value} |") } else { value }
         };
-        let cells = shared.iter().enumerate().map(cell);
-        table.row(std::iter::once(curve.label.clone()).chain(cells).collect());
+        shared.iter().enumerate().map(cell).collect()
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let header: Vec<&str> = std::iter::once("").chain(titles.iter().map(String::as_str)).collect();
+    let mut table = Table::of(&header).left(0);
+    for (curve, cells) in sweep.curves.iter().zip(&rows) {
+        table.row(std::iter::once(&curve.label).chain(cells).cloned().collect());
+    }
+    if table.width() > style.width {
+        // A row a value and a column a curve: there are more values than curves, as a rule.
+        let labels = sweep.curves.iter().map(|curve| curve.label.as_str());
+        let mut turned = Table::of(&std::iter::once(axis).chain(labels).collect::<Vec<_>>()).left(0);
+        for (index, title) in titles.iter().enumerate() {
+            turned.row(std::iter::once(title).chain(rows.iter().map(|cells| &cells[index])).cloned().collect());
+        }
+        table = if turned.width() < table.width() { turned } else { table };
     }
     let figure = if by_bytes { "bytes per second" } else { "IOPS" };
     let mark = match sweep.curves.iter().any(|curve| curve.at_load_line().is_some()) {
@@ -460,7 +472,7 @@ fn map(sweep: &SweepResult, style: Style) -> String {
         false => String::new(),
     };
     let note = format!("{figure} over {axis}{mark}");
-    table.cut(style.width).render(style, 0) + &style.paint(Tone::Soft, &wrap(&note, style.width, 0)) + "\n\n"
+    table.render(style, 0) + &style.paint(Tone::Soft, &wrap(&note, style.width, 0)) + "\n\n"
 }
 
 /// True if the curves or the points move blocks of different sizes, so that their IOPS do not compare.
@@ -504,7 +516,7 @@ fn summary(sweep: &SweepResult, curves: &[Curve], style: Style) -> String {
     }
     let note =
         format!("plateau in IOPS; load line (97 % of it) and overload (5 % below it) as {axis}; intervals: 95 %");
-    table.cut(style.width).render(style, 0) + &style.paint(Tone::Soft, &wrap(&note, style.width, 0)) + "\n\n"
+    table.render(style, 0) + &style.paint(Tone::Soft, &wrap(&note, style.width, 0)) + "\n\n"
 }
 
 /// Verdicts of the points, each code once with the depths it concerns.
