@@ -283,11 +283,18 @@ fn placed(matches: &ArgMatches, mut axes: Vec<Axis>) -> anyhow::Result<(Axis, Op
         }
         Some(depths) => match depths.single() {
             Some(depth) => Some(u32::try_from(depth)?),
+            None if axis.is_speed() => bail!("--iodepth takes one depth with --workload: that of each thread"),
             None => bail!("--iodepth takes one depth with --axis {}: add --axis iodepth for a map", axis.name()),
         },
     };
-    if across.as_ref().is_some_and(|across| across.values().is_none()) {
-        bail!("--axis {} needs values, because it is the second axis", across.map_or("", |across| across.name()));
+    if let Some(across) = across.as_ref().filter(|across| across.values().is_none()) {
+        ensure!(
+            !axis.is_rate(),
+            "--axis {} and --axis {}: a map has at most one axis of rates",
+            axis.name(),
+            across.name()
+        );
+        bail!("--axis {} needs values, because it is the second axis", across.name());
     }
     Ok((axis, across, depth))
 }

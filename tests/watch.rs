@@ -218,3 +218,17 @@ fn a_sweep_gives_the_line_to_compare_with() {
     let seen = json(&succeed(place.path(), &[&arguments[..], &["--json"]].concat()));
     assert_eq!(seen["targets"][0]["against"]["load_line"], 8.0);
 }
+
+#[test]
+fn a_sweep_of_another_disk_here_is_refused_and_one_from_elsewhere_is_named() {
+    let place = directory();
+    let root = tree(place.path()).display().to_string();
+    let arguments = ["watch", "--sysroot", &root, "--once", "--interval", "10ms", "--against", "sweep.json", "sdb"];
+    file(place.path(), "sweep.json", swept("/dev/sda", 0, 1000.0, 8.0));
+    let text = refused(place.path(), &arguments);
+    assert!(text.contains("it is of /dev/sda, which is not watched here"), "{text}");
+    // A target that is not on this host: the one device that the user names stands for it.
+    file(place.path(), "sweep.json", swept("trtype=tcp traddr=127.0.0.1", 0, 1000.0, 8.0));
+    let text = stdout(&succeed(place.path(), &arguments));
+    assert!(text.contains("(io_uring  0 B on trtype=tcp traddr=127.0.0.1) has its line at 8"), "{text}");
+}

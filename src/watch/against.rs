@@ -16,7 +16,7 @@ pub struct Against {
     pub line: f64,
     /// The plateau in requests per second.
     pub plateau_iops: Estimate,
-    /// Block size and pattern of the sweep, for people.
+    /// Target, block size and pattern of the sweep, for people.
     pub workload: String,
 }
 
@@ -51,10 +51,12 @@ impl Against {
         let (line, plateau_iops, workload) =
             best.with_context(|| format!("--against {name}: the sweep names no load line"))?;
         let swept = host.resolve(&sweep.target).ok();
+        let is_here = swept.is_some();
         let target = match (wanted, swept) {
             (Wanted::All, Some(swept)) => swept,
             (Wanted::These(these), Some(swept)) if these.contains(&swept) => swept,
-            (Wanted::These(these), _) if these.len() == 1 && matches!(these[0].kind, Kind::Disk | Kind::Nfs) => {
+            // The user's word that the two are one: a device that another host, or another initiator, swept.
+            (Wanted::These(these), None) if these.len() == 1 && matches!(these[0].kind, Kind::Disk | Kind::Nfs) => {
                 these[0].clone()
             }
             (_, _) => bail!(
@@ -62,6 +64,7 @@ impl Against {
                 sweep.target
             ),
         };
+        let workload = if is_here { workload } else { format!("{workload} on {}", sweep.target) };
         Ok(Against { target, line, plateau_iops, workload })
     }
 

@@ -189,7 +189,7 @@ fn read(
 }
 
 /// The bytes of a file or of a block device.
-fn size_of(path: &Path) -> std::io::Result<u64> {
+pub(super) fn size_of(path: &Path) -> std::io::Result<u64> {
     use std::io::{Seek, SeekFrom};
     File::open(path)?.seek(SeekFrom::End(0))
 }

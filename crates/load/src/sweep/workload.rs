@@ -164,6 +164,7 @@ impl Workload {
                 for target in &targets {
                     check_target(target, writes, request.allow_writes)?;
                 }
+                check_sizes(&targets, &job, effort)?;
                 if effort.precondition.is_some() && targets.len() > 1 {
                     let hint = "precondition and sweep one after the other";
                     return Err(Error::usage("--precondition takes one TARGET, not also", place(&targets[1]), hint));
@@ -487,6 +488,25 @@ fn check_axes(asked: &[Setting], request: &Request, effort: &Effort) -> Result<(
             let hint = "the axis is the load of one clone, and of nothing that slows it down: leave the option out";
             return Err(Error::usage("not with an axis of rates:", name, hint));
         }
+    }
+    Ok(())
+}
+
+/// Refuses sizes that the target does not have: the point would name a size, and measure another one.
+fn check_sizes(targets: &[PathBuf], job: &Job, effort: &Effort) -> Result<(), Error> {
+    let sizes = effort.axes().find(|axis| axis.name() == "size").and_then(Axis::values);
+    let Some(most) = sizes.and_then(|values| values.asked().pop()) else { return Ok(()) };
+    let mut bytes = 0u64;
+    for target in targets {
+        bytes += recorded::size_of(target).map_err(|error| Error::system("cannot sweep", place(target), error))?;
+    }
+    if let Amount::Bytes(offset) = job.extent.offset {
+        bytes = bytes.saturating_sub(offset);
+    }
+    if most > bytes {
+        let what = format!("--axis size goes up to {most} bytes, but there are {bytes} of");
+        let names: Vec<String> = targets.iter().map(|target| place(target)).collect();
+        return Err(Error::usage(what, names.join(", "), "give smaller sizes, or a directory as TARGET"));
     }
     Ok(())
 }
