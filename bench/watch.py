@@ -86,7 +86,10 @@ def main():
         for name, arguments in ("table", []), ("--json", ["--json"]):
             part = cost(arguments, options, root, counters)
             intervals = round(options.seconds / options.interval)
-            print(f"{options.devices} {state} devices, {intervals} intervals, {name}: {part:.2%} of a processor", flush=True)
+            print(
+                f"{options.devices} {state} devices, {intervals} intervals, {name}: {part:.2%} of a processor",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
