@@ -4,7 +4,7 @@
 # all contents.
 set -euo pipefail
 case $1 in packages) echo golang-go gcc; exit ;; sources | build) exit ;; esac
-export GO111MODULE=off GOFLAGS= HOME="${HOME:-$(realpath ..)}"
+export GO111MODULE=off GOFLAGS='' HOME="${HOME:-$(realpath ..)}"
 mkdir -p ../go
 cat > ../go/c.go <<'GO'
 //go:build cgo
