@@ -412,6 +412,9 @@ const ENDLESS: [&str; 9] = [
 
 /// Starts ranks without an end, and waits until all of them have begun their load.
 fn endless(place: &Path, name: &str, options: &[&str]) -> std::process::Child {
+    for host in ["b", "c", "d"] {
+        everything_leaves(host); // the test itself is on the first host
+    }
     let output = format!("--output={name}.txt");
     let save = format!("--save={name}.json");
     let logged = ["--write_iops_log=began", "--log_avg_msec=0", &output, &save];
@@ -493,6 +496,17 @@ fn everyone_leaves(host: &str) {
     let began = std::time::Instant::now();
     while !ranks_on(host).is_empty() {
         assert!(began.elapsed().as_secs() < 300, "{host} goes on");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// Waits until nothing at all is left on a host. A daemon of mpirun that ends late removes the directory in which the
+/// next one begins.
+fn everything_leaves(host: &str) {
+    let began = std::time::Instant::now();
+    let left = || stdout(&rig_tool(&["pids", host]).output().expect("the rig's tool starts"));
+    while !left().trim().is_empty() {
+        assert!(began.elapsed().as_secs() < 300, "{host} goes on: {}", left());
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }
