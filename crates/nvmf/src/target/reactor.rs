@@ -365,7 +365,7 @@ impl Reactor {
         if watched.0 && !before.0 {
             connection.come_back(&mut self.core);
         }
-        let mut flags = WATCHED.difference(epoll::EventFlags::IN);
+        let mut flags = WATCHED;
         flags.set(epoll::EventFlags::IN, watched.0);
         flags.set(epoll::EventFlags::OUT, watched.1);
         let (data, stream) = (data_of(connection.token), connection.transport.tcp().descriptor());
