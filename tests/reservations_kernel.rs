@@ -39,6 +39,12 @@ impl Other {
     }
 }
 
+/// A target of one disk whose reservations persist, with its files in that directory.
+fn target(directory: &std::path::Path) -> Served {
+    let words = ["--file", "disk.img", "--create", "16m", "--block-size", "512", "--state", "state"];
+    Served::one_to_restart(directory, &words)
+}
+
 /// The program that calls pr_ops, built into that directory.
 fn pr_ops(directory: &std::path::Path) -> String {
     let program = directory.join("pr_ops");
@@ -56,8 +62,7 @@ fn linux_reserves_through_pr_ops_and_a_kill_of_the_target_changes_nothing() {
     let directory = directory();
     let directory = directory.path();
     let built = pr_ops(directory);
-    let words = ["--file", "disk.img", "--create", "16m", "--block-size", "512", "--state", "state"];
-    let mut target = Served::one_to_restart(directory, &words);
+    let mut target = target(directory);
     let script = r#"
 connect -c 1 -l 600
 pr() { try $PR_OPS /dev/nvme0n1 "$@"; }
@@ -153,8 +158,7 @@ fn two_hosts_of_linux_reserve_against_each_other() {
     let directory = directory();
     let directory = directory.path();
     let built = pr_ops(directory);
-    let words = ["--file", "disk.img", "--create", "16m", "--block-size", "512", "--state", "state"];
-    let target = Served::one_to_restart(directory, &words);
+    let target = target(directory);
     let script = r#"
 # nvme-cli takes a second host of one machine for the first.
 host() {
@@ -168,7 +172,7 @@ pr() { disk=/dev/nvme${1}n1; shift; try $PR_OPS $disk "$@"; }
 no_pr() { disk=/dev/nvme${1}n1; shift; $PR_OPS $disk "$@" > /tmp/said 2>&1 && failed "done: $disk $*"; true; }
 writes() { dd if=/dev/zero of=/dev/nvme${1}n1 bs=4k count=1 oflag=direct > /dev/null 2>&1; }
 reads() { dd if=/dev/nvme${1}n1 of=/dev/null bs=4k count=1 iflag=direct > /dev/null 2>&1; }
-# What host $1 may do: "rw", "r-" or "--".
+# Fails unless host $1 may do exactly this: "rw", "r-" or "--".
 may() {
   now=; reads $1 && now=r || now=-; writes $1 && now=${now}w || now=${now}-
   [ $now = $2 ] || failed "host $1: $now and not $2: $3"
@@ -183,14 +187,14 @@ for type in 1 2 3 4 5 6; do
   pr 0 release $type 0x11
   may 1 rw "type $type released"
 done
-# The second host preempts the first one's exclusive access; the first one is no registrant any more.
+# The second host preempts the first one's exclusive access, and the first one loses its registration.
 pr 0 reserve 2 0x11
 may 1 -- 'exclusive access'
 pr 1 preempt 2 0x22 0x11
 may 0 -- 'preempted'; may 1 rw 'after it preempted'
 no_pr 0 reserve 2 0x11
 pr 0 register 0 0x11
-may 0 -- 'a registrant is no holder'
+may 0 -- 'registered without holding the reservation'
 pr 0 abort 1 0x11 0x22
 may 0 rw 'after it preempted and aborted'; may 1 r- 'write exclusive of the other'
 pr 1 register 0 0x22
