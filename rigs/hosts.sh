@@ -99,10 +99,11 @@ case \$command in
   unshape) on_switch tc qdisc del dev "\$(port)" root; ip netns exec "\$space" tc qdisc del dev eth0 root ;;
   cut) on_switch ip link set "\$(port)" down ;;
   plug) on_switch ip link set "\$(port)" up
-    for _ in \$(seq 600); do # the link is up some time after it was told to be
-      case \$(ip -n "\$space" link show eth0) in *"state UP"*) exit ;; esac
+    for _ in \$(seq 600); do # the link carries packets some time after it was told to: until the switch answers
+      case \$(ip netns exec "\$space" timeout 1 bash -c 'exec 3<> /dev/tcp/10.78.0.254/9' 2>&1) in *refused*) exit 0 ;; esac
       sleep .1
-    done ;;
+    done
+    echo "rig: \$host does not reach the switch" >&2; exit 1 ;;
   *) echo "usage: rig on|pids|shape|unshape|cut|plug HOST ..." >&2; exit 2 ;;
 esac
 RIG

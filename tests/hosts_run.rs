@@ -412,34 +412,47 @@ const ENDLESS: [&str; 9] = [
 
 /// Starts ranks without an end, and waits until all of them have begun their load.
 fn endless(place: &Path, name: &str, options: &[&str]) -> std::process::Child {
-    for host in ["b", "c", "d"] {
-        everything_leaves(host); // the test itself is on the first host
-    }
     let output = format!("--output={name}.txt");
     let save = format!("--save={name}.json");
     let logged = ["--write_iops_log=began", "--log_avg_msec=0", &output, &save];
-    for rank in 0..4 {
-        let _ = std::fs::remove_file(place.join(format!("began.rank{rank}_iops.1.log"))); // of the run before
+    for _ in 0..TRIES {
+        for host in ["b", "c", "d"] {
+            everything_leaves(host); // the test itself is on the first host
+        }
+        for rank in 0..4 {
+            let _ = std::fs::remove_file(began(place, rank)); // of the run before
+        }
+        let mut command = mpirun(place, 4);
+        // Time for the last words of ranks that are kept from a processor when it comes to them. mpirun takes it twice.
+        command.env("OMPI_MCA_odls_base_sigkill_timeout", "8");
+        command.args(options).arg(program()).args([&ENDLESS[..], &logged].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mpirun starts");
+        if all_begin(place, &mut child) {
+            return child;
+        }
+        let said = stderr(&child.wait_with_output().unwrap());
+        assert!(no_daemons(&said), "{name} ended early: {said}");
     }
-    let mut command = mpirun(place, 4);
-    // Time for the last words of ranks that are kept from a processor when it comes to them. mpirun takes it twice.
-    command.env("OMPI_MCA_odls_base_sigkill_timeout", "8");
-    command.args(options).arg(program()).args([&ENDLESS[..], &logged].concat());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mpirun starts");
-    let began = |rank: u32| {
-        let log = place.join(format!("began.rank{rank}_iops.1.log"));
-        std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
-    };
+    panic!("{name}: mpirun did not start its daemons in {TRIES} tries")
+}
+
+/// The log in which a rank shows that it has begun its load.
+fn began(place: &Path, rank: u32) -> std::path::PathBuf {
+    place.join(format!("began.rank{rank}_iops.1.log"))
+}
+
+/// Waits until all ranks have begun their load: true, or false when mpirun ended before.
+fn all_begin(place: &Path, mpirun: &mut std::process::Child) -> bool {
     let mut tries = 0;
-    while !(0..4).all(began) {
-        if child.try_wait().unwrap().is_some() {
-            panic!("{name} ended early: {}", stderr(&child.wait_with_output().unwrap()));
+    while !(0..4).all(|rank| std::fs::metadata(began(place, rank)).is_ok_and(|log| log.len() > 0)) {
+        if mpirun.try_wait().unwrap().is_some() {
+            return false;
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
         tries += 1;
         assert!(tries < 6000, "it never began");
     }
-    child
+    true
 }
 
 /// kill -9, as the kernel does for want of memory: mpirun gives the others some seconds, and what they have is kept.
@@ -500,8 +513,7 @@ fn everyone_leaves(host: &str) {
     }
 }
 
-/// Waits until nothing at all is left on a host. A daemon of mpirun that ends late removes the directory in which the
-/// next one begins.
+/// Waits until nothing at all is left on a host, not even a daemon of mpirun.
 fn everything_leaves(host: &str) {
     let began = std::time::Instant::now();
     let left = || stdout(&rig_tool(&["pids", host]).output().expect("the rig's tool starts"));

@@ -62,9 +62,20 @@ pub fn mpirun(directory: &Path, ranks: u32) -> Command {
     command
 }
 
+/// The number of times that a test starts mpirun, at most, while mpirun says that it could not start its daemons.
+pub const TRIES: u32 = 5;
+
+/// True if mpirun said that it could not start its daemons: the program under test has not begun then. A busy machine
+/// brings this up now and then, on a host whose cable was just plugged in again.
+pub fn no_daemons(said: &str) -> bool {
+    said.contains("ORTE was unable to reliably start one or more daemons")
+}
+
 /// The output of the program on the hosts of the rig.
 pub fn run(directory: &Path, ranks: u32, arguments: &[&str]) -> Output {
-    mpirun(directory, ranks).arg(program()).args(arguments).output().expect("mpirun starts")
+    let mut outputs = (0..TRIES).map(|_| mpirun(directory, ranks).arg(program()).args(arguments).output().unwrap());
+    let last = |output: &Output| !no_daemons(&stderr(output));
+    outputs.find(last).expect("mpirun starts its daemons")
 }
 
 /// The output of the program on the hosts of the rig, where it has to succeed.
