@@ -4,7 +4,7 @@ use crate::abi::{dispatch, own_stack, undisturbed};
 use crate::aio::{async_io, changed_iocbs, context, inflight, posix, raw_ring, rings};
 use crate::open::opener;
 use crate::policy::split;
-use crate::state::{group, lane, node, reason, stats};
+use crate::state::{closing, group, lane, node, reason, stats};
 
 /// Forgets the parent's state, in the child, which has one thread. Makes system calls and uses atomics only.
 pub fn forget_all() {
@@ -24,6 +24,7 @@ fn forget_each() {
     changed_iocbs::forget_all();
     split::forget_all();
     opener::forget_all();
+    closing::forget_all();
     group::forget_all();
     node::forget_all();
     lane::forget_all();

@@ -42,6 +42,8 @@ processes! {
     tables_of_threads: false,
     locks_over_exec: true,
     locks_unseen: true,
+    locks_unseen_beside_lanes: true,
+    locked_while_lanes_open: true,
     closed_before_its_requests_end: false,
     addresses_of_files: true,
     table_is_large_enough: false,

@@ -45,9 +45,7 @@ fn ends(fd: c_int, gives_up: impl Fn(NodeRef)) {
         node.get().drain();
         node.get().revalidate(fd);
         group::end_twins(node, Reason::Locked);
-        if node.get().locks() {
-            gives_up(node);
-        }
+        node.get().first_lock(|| gives_up(node));
     };
     match GroupRef::proven(fd) {
         Some(group) => end(group.node_ref()),

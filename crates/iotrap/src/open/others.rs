@@ -41,14 +41,21 @@ pub fn look_for(group: &GroupRef, fd: c_int, path: &[u8]) {
         }
         if found.device != device {
             // It may be the same file on another lane. Opening and closing the file there would drop the lock.
-            if found.mode & libc::S_IFMT == libc::S_IFREG && holds_lock(other) {
+            if found.mode & libc::S_IFMT == libc::S_IFREG && locks(other) != Locks::None {
                 node.get().end(Reason::Locked);
             }
             return;
         }
-        if holds_lock(other) && node.get().locks() {
-            node.get().end(Reason::Locked);
-            group::unwatch_all(node);
+        match locks(other) {
+            Locks::None => {}
+            Locks::OfOpenFile => {
+                node.get().end(Reason::Locked);
+                node.get().first_lock(|| group::unwatch_all(node));
+            }
+            Locks::OfProcess => {
+                node.get().end(Reason::Locked);
+                node.get().first_lock(|| {}); // closing a private duplicate would drop the lock
+            }
         }
         if other != fd {
             adopt(other, node, group.pool_index(), group.own());
@@ -259,20 +266,39 @@ fn number(digits: &[u8], radix: u32) -> Option<u64> {
     if digits.is_empty() { None } else { digits.iter().try_fold(0u64, digit) }
 }
 
-/// True if the process holds a lock on the file of a descriptor, or one by the descriptor: a lock that it took before
-/// execve(2), inherited, or took where no hook saw it. (proc_pid_fdinfo(5): a line for each.)
-fn holds_lock(fd: c_int) -> bool {
+/// The locks that were taken by a descriptor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Locks {
+    None,
+    /// Locks that end with the last descriptor of the open file: flock(2), open file description locks, leases.
+    OfOpenFile,
+    /// POSIX locks of fcntl(2), which end with the first descriptor of the file that the process closes, and others.
+    OfProcess,
+}
+
+/// The locks that were taken by a descriptor: before execve(2), before the process inherited it, or where no hook saw
+/// it. (proc_pid_fdinfo(5): a line for each.)
+fn locks(fd: c_int) -> Locks {
     let mut path = raw::Digits::new(b"/proc/thread-self/fdinfo/");
     path.number(fd as u64);
-    let Some(file) = path.c_str().and_then(|path| raw::open(path, libc::O_RDONLY).ok()) else { return true };
+    let Some(file) = path.c_str().and_then(|path| raw::open(path, libc::O_RDONLY).ok()) else {
+        return Locks::OfProcess;
+    };
     // The lines about locks follow four short ones.
     let mut room = [0u8; 512];
     let (to, bytes) = (room.as_mut_ptr() as usize, room.len());
     // SAFETY: the slice is valid for its length.
     let got = unsafe { raw::call(libc::SYS_read, raw::arg(file), to, bytes, 0, 0, 0) };
     let _ = raw::close(file);
-    let Ok(got) = raw::check(got) else { return true };
-    room.get(..got).unwrap_or_default().windows(6).any(|word| word == b"\nlock:")
+    let Ok(got) = raw::check(got) else { return Locks::OfProcess };
+    let said = room.get(..got).unwrap_or_default();
+    let says = |word: &[u8]| said.windows(word.len()).any(|found| found == word);
+    match (says(b"\nlock:"), says(b": POSIX ")) {
+        (false, _) => Locks::None,
+        // A text that fills the room may be cut.
+        (true, false) if got < bytes => Locks::OfOpenFile,
+        (true, _) => Locks::OfProcess,
+    }
 }
 
 /// Calls `each` for every descriptor of the calling thread.

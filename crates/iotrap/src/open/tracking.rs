@@ -14,6 +14,7 @@ use crate::abi::raw;
 use crate::abi::undisturbed;
 use crate::open::opener::{self, Errand, Refusal, Rest};
 use crate::open::others;
+use crate::state::closing::Closing;
 use crate::state::group::{self, GroupRef, Opened};
 use crate::state::lane::{self, Pool};
 use crate::state::node::{self, NodeRef};
@@ -372,7 +373,7 @@ pub fn run(errand: &Errand) {
             Err(reason) => missed(group, errand.at, reason, again_ns),
         },
         (Ok(Some(file)), None) => {
-            let _ = raw::close(file); // nothing was done with it
+            close_unlocked(file); // nothing was done with it
         }
         (Ok(None), _) | (Err(_), None) => {}
         (Err(reason), Some(group)) => missed(group, errand.at, reason, again_ns),
@@ -392,7 +393,16 @@ fn limit(errno: c_int) -> Reason {
     if matches!(errno, libc::EMFILE | libc::ENFILE) { Reason::Limit } else { Reason::NotOpened }
 }
 
-/// Opens the file on a lane, proves it to be the program's, and gives it a high number.
+/// Closes the file of a lane that the library has opened, or leaves it open if that would drop a lock of the program.
+fn close_unlocked(file: c_int) {
+    let _closing = Closing::begin();
+    if !node::is_locked_file(file) {
+        let _ = raw::close(file);
+    }
+}
+
+/// Opens the file on a lane, proves it to be the program's, and gives it a high number. A file that the program has
+/// locked meanwhile keeps its number, because no descriptor of the file may be closed.
 fn open_one(pool: &Pool, errand: &Errand, flags: c_int) -> Result<c_int, Reason> {
     /// The most turns of comparison until a file that is being written holds still.
     const TURNS: u32 = 16;
@@ -404,6 +414,10 @@ fn open_one(pool: &Pool, errand: &Errand, flags: c_int) -> Result<c_int, Reason>
     let mut known = Some(errand.own);
     let own = || known.take().map_or_else(|| own_again(errand), Ok);
     let same = compare_in_turns(own, || Facts::of(file), TURNS, pool.config.trust_inode);
+    let _closing = Closing::begin();
+    if node::is_locked_file(low) {
+        return same.map(|_| low).map_err(|_| Reason::NotSame);
+    }
     let high = match same {
         Ok(_) if errand.needed => process::HighNumbers::reserve().duplicate_even_the_last(low).map_err(limit),
         Ok(_) => process::HighNumbers::reserve().duplicate(low).map_err(limit),
@@ -435,6 +449,10 @@ fn own_again(errand: &Errand) -> Result<Facts, Difference> {
 fn join(group: &GroupRef, at: usize, file: c_int) -> Result<(), Reason> {
     if group.adopt(at, file) {
         return Ok(());
+    }
+    let _closing = Closing::begin();
+    if node::is_locked_file(file) {
+        return Err(Reason::Locked); // nothing may be closed, and nothing is spread
     }
     // The lane had a file already: the new file takes its number over, in one step, whoever may be using it.
     let before = group.proven_lanes().find(|&(lane, _)| lane == at);

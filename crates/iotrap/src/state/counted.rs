@@ -6,7 +6,7 @@
 //! ```
 
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 
 /// The count of references while the last holder cleans up, or the first one fills the place in: nobody else gets a
 /// reference.
@@ -40,6 +40,11 @@ impl Count {
     /// Lets others in: the caller holds the first reference.
     pub fn publish(&self, generation: u32) {
         self.0.store(join(generation, 1), Release);
+    }
+
+    /// True while the last holder cleans up, or the first one fills the place in.
+    pub fn is_busy(&self) -> bool {
+        split(self.0.load(SeqCst)).1 == BUSY
     }
 
     /// Takes one more reference, if the place is still of this generation; false if not.

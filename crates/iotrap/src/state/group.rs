@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, 
 use lanes::LANES_MAX;
 
 use crate::abi::raw;
+use crate::state::closing::{self, Closing};
 use crate::state::counted::Count;
 use crate::state::lane;
 use crate::state::node::{Node, NodeRef};
@@ -265,8 +266,12 @@ impl GroupRef {
     /// hook sees, when the number is used again. A lock on the file gives the duplicate up first.
     ///
     /// # Errors
-    /// EMFILE: there are no numbers left.
+    /// EMFILE: there are no numbers left, or the program locks the file.
     pub fn watch(&self, fd: c_int) -> raw::Result<()> {
+        let _closing = Closing::begin(); // a duplicate that finds no room is closed
+        if self.node().is_locked() {
+            return Err(libc::EMFILE);
+        }
         // Held until the duplicate is entered: see crate::open::others.
         let reserved = process::HighNumbers::reserve();
         let witness = reserved.duplicate(fd)?;
@@ -540,12 +545,15 @@ impl GroupRef {
         })
     }
 
-    /// Closes the lanes' files and the witness, and returns how many. It closes none while requests are under way: a
-    /// thread that begins a request counts it before it looks for a file, and this function takes the files away before
-    /// it looks at the count.
+    /// Closes the lanes' files and the witness, and returns how many. It closes none of a file that is locked, and none
+    /// while requests are under way: a thread that begins a request counts it before it looks for a file, and this
+    /// function takes the files away before it looks at the count.
     fn close_lanes(&self) -> usize {
-        self.end(Reason::Limit);
         let node = self.node();
+        if node.is_locked() {
+            return 0;
+        }
+        self.end(Reason::Limit);
         if node.has_in_flight() {
             return 0;
         }
@@ -553,18 +561,29 @@ impl GroupRef {
         for (file, place) in files.iter_mut().zip(&self.files) {
             *file = place.swap(-1, SeqCst);
         }
-        if node.has_in_flight() {
-            for (&file, place) in files.iter().zip(&self.files).filter(|&(&file, _)| file >= 0) {
+        let taken = || files.iter().enumerate().filter(|&(_, &file)| file >= 0);
+        let give_back = || {
+            for ((_, &file), place) in taken().map(|(lane, file)| ((lane, file), &self.files[lane])) {
                 let _ = place.compare_exchange(-1, file, SeqCst, Acquire);
             }
-            return 0;
+            0
+        };
+        if node.has_in_flight() {
+            return give_back();
         }
-        let mut closed = usize::from(self.witness().is_some());
-        for (lane, &file) in files.iter().enumerate().filter(|&(_, &file)| file >= 0) {
-            let ours = proof::is_file_of_lane(self.name, lane, file);
-            if ours && node.take_dirty_lane(lane) && raw::sync(file, false).is_err() {
+        for (lane, &file) in taken() {
+            let dirty = proof::is_file_of_lane(self.name, lane, file) && node.take_dirty_lane(lane);
+            if dirty && raw::sync(file, false).is_err() {
                 node.lane_write(lane); // the next sync says so
             }
+        }
+        let _closing = Closing::begin();
+        if node.is_locked() {
+            return give_back();
+        }
+        let mut closed = usize::from(self.witness().is_some());
+        for (lane, &file) in taken() {
+            let ours = proof::is_file_of_lane(self.name, lane, file);
             if table::remove(file, Entry::Lane(self.name)) && ours {
                 let _ = raw::close(file);
                 closed += 1;
@@ -629,6 +648,15 @@ fn all_of(node: NodeRef) -> impl Iterator<Item = GroupRef> {
     })
 }
 
+/// Every open file of a node, after those that are just being given up are gone.
+fn settled_of(node: NodeRef) -> impl Iterator<Item = GroupRef> {
+    let ending = |group: &Group| group.count.is_busy() && group.node.load(Relaxed) == node.number();
+    for group in &GROUPS_OF_PROCESS {
+        closing::wait_until(|| !ending(group));
+    }
+    all_of(node)
+}
+
 /// Closes the private descriptors below `limit`, because the program has hardly any numbers left. Their files stay on
 /// the opened lane from then on. Returns how many were closed, and if any are left: a file that is locked keeps its
 /// descriptors (closing any descriptor drops POSIX locks), and so does one with requests under way.
@@ -641,7 +669,7 @@ pub fn make_room(limit: c_int) -> (usize, bool) {
         if !helps {
             continue;
         }
-        let closed = if group.node().is_locked() { 0 } else { group.close_lanes() };
+        let closed = group.close_lanes();
         freed += closed;
         left |= closed == 0;
     }
@@ -651,14 +679,14 @@ pub fn make_room(limit: c_int) -> (usize, bool) {
 /// Gives up the private duplicates of all open files of a node, before the program locks the file. A lock ends with the
 /// last descriptor of its open file description, and closing any descriptor of a file drops a process's POSIX locks.
 pub fn unwatch_all(node: NodeRef) {
-    for group in all_of(node) {
+    for group in settled_of(node) {
         let _ = group.unwatch(); // the program's own close tells its errors
     }
 }
 
 /// Closes the lanes' files and the private duplicates of all open files of a node of which nothing is spread any more.
 pub fn close_lanes_of(node: NodeRef) {
-    for group in all_of(node) {
+    for group in settled_of(node) {
         let _ = group.close_lanes();
         let _ = group.unwatch(); // the program's own close tells its errors
     }

@@ -1,6 +1,7 @@
 //! The first floor: the library's knowledge of the process. Descriptors, open files, files (inodes), the lanes of the
 //! pools, and the counts that are shown.
 
+pub mod closing;
 pub mod counted;
 pub mod group;
 pub mod lane;

@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU32, 
 use std::sync::OnceLock;
 
 use crate::abi::raw;
+use crate::state::closing;
 use crate::state::counted::Count;
 use crate::state::reason::Reason;
 
@@ -46,9 +47,16 @@ pub struct Node {
     changing: AtomicU32,
     /// A [`Reason::mark`]: the reason why nothing of the file is spread any more; 0 if the file may be spread.
     ended: AtomicU8,
-    /// The program locks the file, or has locked it before.
-    locked: AtomicBool,
+    /// The locks of the program: [`UNLOCKED`], [`LOCKING`] or [`LOCKED`].
+    locks: AtomicU8,
 }
+
+/// The program has not locked the file.
+const UNLOCKED: u8 = 0;
+/// A thread is about to lock the file for the first time, and gives up descriptors of the library before.
+const LOCKING: u8 = 1;
+/// The program locks the file, or has locked it before.
+const LOCKED: u8 = 2;
 
 static NODES_OF_PROCESS: [Node; NODES] = [const {
     Node {
@@ -67,7 +75,7 @@ static NODES_OF_PROCESS: [Node; NODES] = [const {
         in_flight: AtomicU32::new(0),
         changing: AtomicU32::new(0),
         ended: AtomicU8::new(0),
-        locked: AtomicBool::new(false),
+        locks: AtomicU8::new(UNLOCKED),
     }
 }; NODES];
 
@@ -160,6 +168,16 @@ pub fn find(device: u64, inode: u64) -> Option<NodeRef> {
     })
 }
 
+/// True if the program locks the file of an open descriptor, or has locked it before.
+pub fn is_locked_file(fd: c_int) -> bool {
+    let Ok(found) = raw::identity(fd) else { return false };
+    find(found.device, found.inode).is_some_and(|node| {
+        let locked = node.get().is_locked();
+        node.release();
+        locked
+    })
+}
+
 /// The node of a file that is being opened, found or new; the caller releases it. None if the table is full.
 pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     let (device, inode) = (stat.st_dev, stat.st_ino);
@@ -184,7 +202,7 @@ pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     node.in_flight.store(0, Relaxed);
     node.changing.store(0, Relaxed);
     node.ended.store(0, Relaxed);
-    node.locked.store(false, Relaxed);
+    node.locks.store(UNLOCKED, Relaxed);
     LIVE.fetch_add(1, SeqCst);
     node.count.publish(generation);
     // `end_all` says so first and then looks at the nodes: one of the two sees the other.
@@ -271,14 +289,22 @@ impl Node {
         }
     }
 
-    /// Notes that the program is about to lock the file. True if that is the first time.
-    pub fn locks(&self) -> bool {
-        !self.locked.swap(true, SeqCst)
+    /// Notes that the program is about to lock the file. Before the first lock `gives_up` gives up descriptors of the
+    /// library, while other threads that are about to lock the file wait here. Afterwards no thread of the library
+    /// closes a descriptor of the file any more ([`closing`]).
+    pub fn first_lock(&self, gives_up: impl FnOnce()) {
+        if self.locks.compare_exchange(UNLOCKED, LOCKING, SeqCst, SeqCst).is_ok() {
+            gives_up();
+            self.locks.store(LOCKED, SeqCst);
+        } else {
+            closing::wait_until(|| self.is_locked());
+        }
+        closing::wait_for_all();
     }
 
     /// True if the program locks the file, or has locked it before.
     pub fn is_locked(&self) -> bool {
-        self.locked.load(SeqCst)
+        self.locks.load(SeqCst) == LOCKED
     }
 
     /// True if a thread has the file cut, extended or changed at this moment ([`Changing`]).

@@ -236,6 +236,79 @@ static void locks_unseen(void)
 	CHECK(lock_that_others_see(0, "file"));
 }
 
+/* The lock is taken where no hook sees it, while another descriptor of the file is spread: what the library does when it
+ * finds the lock leaves it alone. */
+static void locks_unseen_beside_lanes(void)
+{
+	struct flock lock = {.l_type = F_WRLCK};
+	make_file(at(0, "file"), 'f', 16);
+	int spread_before = open_direct(at(0, "file"), O_RDWR), locked = open(at(0, "file"), O_RDWR);
+	for (int block = 0; block < 16; block++)
+		CHECK_IS(pread(spread_before, buffer, BLOCK, block * BLOCK), BLOCK);
+	CHECK_IS(inline6(SYS_fcntl, locked, F_SETLK, (long)&lock, 0, 0, 0), 0);
+	int fd = open_direct(at(0, "file"), O_RDWR);
+	for (int block = 0; block < 16; block++)
+		CHECK_IS(pread(fd, buffer, BLOCK, block * BLOCK), BLOCK);
+	CHECK(lock_that_others_see(0, "file"));
+}
+
+/* A process that holds no lock says which locks it sees: it answers each byte with one. */
+static void tells_locks(int asked, int answers, const char *name)
+{
+	char byte;
+	while (read(asked, &byte, 1) == 1) {
+		struct flock lock = {.l_type = F_WRLCK};
+		int fd = open(name, O_RDWR);
+		CHECK_IS(fcntl(fd, F_GETLK, &lock), 0);
+		CHECK_IS(close(fd), 0);
+		byte = lock.l_type != F_UNLCK;
+		CHECK_IS(write(answers, &byte, 1), 1);
+	}
+	_exit(0);
+}
+
+static atomic_int begun;
+
+static void *reads_first(void *opened)
+{
+	char *block = aligned(BLOCK);
+	begun = 1;
+	CHECK_IS(pread(*(int *)opened, block, BLOCK, 0), BLOCK);
+	free(block);
+	return NULL;
+}
+
+/* A thread takes a lock while the first request of another thread opens the lanes: the lock stays. */
+static void locked_while_lanes_open(void)
+{
+	enum { ROUNDS = 2000 };
+	struct flock lock = {.l_type = F_WRLCK};
+	int asked[2], answers[2];
+	make_file(at(0, "file"), 'f', 16);
+	CHECK_IS(pipe(asked) | pipe(answers), 0);
+	if (fork() == 0) {
+		CHECK_IS(close(asked[1]) | close(answers[0]), 0);
+		tells_locks(asked[0], answers[1], at(0, "file"));
+	}
+	for (int round = 0; round < ROUNDS; round++) {
+		pthread_t reader;
+		char held = 1;
+		int fd = open_direct(at(0, "file"), O_RDWR);
+		begun = 0;
+		CHECK_IS(pthread_create(&reader, NULL, reads_first, &fd), 0);
+		while (!begun)
+			;
+		for (volatile int turns = round % 100 * 400; turns > 0; turns--) /* up to some 100 microseconds */
+			;
+		CHECK_IS(fcntl(fd, F_SETLK, &lock), 0);
+		CHECK_IS(pthread_join(reader, NULL), 0);
+		CHECK_IS(write(asked[1], &held, 1), 1);
+		CHECK_IS(read(answers[0], &held, 1), 1);
+		CHECK_IS(held, 1);
+		CHECK_IS(close(fd), 0);
+	}
+}
+
 static void reads_all(int fd)
 {
 	for (int number = 0; number < 16; number++)
@@ -430,6 +503,8 @@ static const struct test tests[] = {
 	{"tables_of_threads", tables_of_threads},
 	{"locks_over_exec", locks_over_exec},
 	{"locks_unseen", locks_unseen},
+	{"locks_unseen_beside_lanes", locks_unseen_beside_lanes},
+	{"locked_while_lanes_open", locked_while_lanes_open},
 	{"locked_before_it_is_spread", locked_before_it_is_spread},
 	{"locked_after_it_was_spread", locked_after_it_was_spread},
 	{"locked_while_it_is_spread", locked_while_it_is_spread},
