@@ -75,8 +75,17 @@ static GROUPS_OF_PROCESS: [Group; GROUPS] = [const {
 /// True if a file was opened on a lane that is another client: there the same file has another device.
 static ANY_APART: AtomicBool = AtomicBool::new(false);
 
-/// The place at which the search for a free place begins.
+/// The place at which the search for a free place begins: the lowest one that was given back, or the one after the
+/// last that was taken.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// The number of places that were ever taken: those beyond have no group, and nobody has to look at them.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+/// The places that a search for groups looks at.
+fn places() -> &'static [Group] {
+    GROUPS_OF_PROCESS.get(..TAKEN.load(SeqCst)).unwrap_or(&GROUPS_OF_PROCESS)
+}
 
 /// A reference to a group; dropping it may close the lanes' files.
 #[derive(Debug)]
@@ -126,11 +135,13 @@ impl GroupRef {
     /// # Errors
     /// The table is full: the data comes back, with the reference to the node.
     pub fn new(opened: Opened) -> Result<GroupRef, Opened> {
-        let start = NEXT.fetch_add(1, Relaxed);
+        let start = NEXT.load(Relaxed);
         for place in 0..GROUPS {
             let index = start.wrapping_add(place) % GROUPS;
             let Some(group) = GROUPS_OF_PROCESS.get(index) else { continue };
             let Some(generation) = group.count.claim() else { continue };
+            let _ = NEXT.compare_exchange(start, index + 1, Relaxed, Relaxed); // unless a lower one was given back
+            TAKEN.fetch_max(index + 1, SeqCst);
             group.node.store(opened.node.number(), Relaxed);
             group.pool.store(opened.pool as u8, Relaxed);
             group.own.store(opened.own as u8, Relaxed);
@@ -237,6 +248,7 @@ impl GroupRef {
         node.get().descriptor(group.is_direct(), group.writes(), -1);
         node.release();
         group.count.reset();
+        NEXT.fetch_min(self.name.index as usize, Relaxed);
         result
     }
 
@@ -641,7 +653,7 @@ pub fn place_of(node: NodeRef) -> Option<(usize, usize)> {
 
 /// Every open file of a node.
 fn all_of(node: NodeRef) -> impl Iterator<Item = GroupRef> {
-    GROUPS_OF_PROCESS.iter().enumerate().filter_map(move |(index, group)| {
+    places().iter().enumerate().filter_map(move |(index, group)| {
         let generation = group.count.acquire_any()?;
         let group = GroupRef { name: Name { index: index as u32, generation } };
         (group.node_ref() == node).then_some(group)
@@ -651,7 +663,7 @@ fn all_of(node: NodeRef) -> impl Iterator<Item = GroupRef> {
 /// Every open file of a node, after those that are just being given up are gone.
 fn settled_of(node: NodeRef) -> impl Iterator<Item = GroupRef> {
     let ending = |group: &Group| group.count.is_busy() && group.node.load(Relaxed) == node.number();
-    for group in &GROUPS_OF_PROCESS {
+    for group in places() {
         closing::wait_until(|| !ending(group));
     }
     all_of(node)
@@ -662,7 +674,7 @@ fn settled_of(node: NodeRef) -> impl Iterator<Item = GroupRef> {
 /// descriptors (closing any descriptor drops POSIX locks), and so does one with requests under way.
 pub fn make_room(limit: c_int) -> (usize, bool) {
     let (mut freed, mut left) = (0, false);
-    for (index, group) in GROUPS_OF_PROCESS.iter().enumerate() {
+    for (index, group) in places().iter().enumerate() {
         let Some(generation) = group.count.acquire_any() else { continue };
         let group = GroupRef { name: Name { index: index as u32, generation } };
         let helps = group.open_lanes().map(|(_, file)| file).chain(group.witness()).any(|fd| fd < limit);
@@ -700,7 +712,7 @@ pub fn end_twins(node: NodeRef, reason: Reason) {
         return;
     }
     let (device, inode) = node.get().identity();
-    for (index, group) in GROUPS_OF_PROCESS.iter().enumerate() {
+    for (index, group) in places().iter().enumerate() {
         let Some(generation) = group.count.acquire_any() else { continue };
         let group = GroupRef { name: Name { index: index as u32, generation } };
         let (other, number) = group.node().identity();
@@ -729,7 +741,7 @@ pub fn forget_all() {
             let _ = raw::close(fd);
         }
     }
-    for group in GROUPS_OF_PROCESS.iter().filter(|group| group.count.in_use()) {
+    for group in places().iter().filter(|group| group.count.in_use()) {
         group.count.reset();
     }
 }
