@@ -496,11 +496,12 @@ fn a_runtime_ends_every_operation() {
         if !needed.is_empty() {
             succeed(place.path(), &["files", "--op", needed, "--files", "3"]);
         }
-        // Without the end of the runtime the pause after the first file would hold the test for an hour. A thread that is
-        // kept from a processor may have no file within the shorter runtimes.
+        // Without the end of the runtime the pause after the first file would hold the test for an hour. A thread that
+        // is kept from a processor may have no file within the shorter runtimes.
         let ended = [50u64, 500, 5_000, 50_000].into_iter().find_map(|ms| {
             let runtime = format!("{ms}ms");
-            let job = ["files", "--json", "--op", operation, "--files", "3", "--runtime", &runtime, "--pause", "3600s"];
+            let pause = ["--runtime", &runtime, "--pause", "3600s"];
+            let job = [&["files", "--json", "--op", operation, "--files", "3"], &pause[..]].concat();
             let phase = json(&succeed(place.path(), &job))["phases"][0].clone();
             (count(&phase, "files") >= 1).then_some((ms, phase))
         });

@@ -664,6 +664,43 @@ fn a_file_is_served_grows_and_is_served_by_one_alone() {
     assert!(error.is(Status::UNRECOVERED_READ_ERROR), "{error}");
 }
 
+/// A write whose data come after its file has been made smaller, by an RPC or by an administrator who then has it
+/// scanned, is refused: it does not make the file grow again.
+#[test]
+fn a_write_that_waits_while_its_file_shrinks_is_out_of_range() {
+    for by_rpc in [true, false] {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("disk.img");
+        let kind = DeviceKind::File {
+            path: path.clone(),
+            create_bytes: Some(4 << 20),
+            direct: true,
+            read_only: false,
+            keeps_allocated: false,
+            shared: false,
+        };
+        let served = Served::with(Options::default(), &[("file", kind)]);
+        let lba = (2 << 20) / served.target.devices()[0].block_bytes;
+        let (_admin, mut queue) = Host::pair(served.address);
+        let bytes = 8 << 10;
+        let write = Command::blocks(io::WRITE, 1, lba.into(), bytes / served.target.devices()[0].block_bytes);
+        let cid = queue.send_command(Command { sgl: Sgl::transport(bytes), ..write }, &[]);
+        let nvmf::pdu::Pdu::R2t(ready) = queue.unit().unwrap().pdu else { panic!("no R2T") };
+        let smaller = 1 << 20;
+        if !by_rpc {
+            std::fs::File::options().write(true).open(&path).unwrap().set_len(smaller).unwrap();
+        }
+        served.target.resize_device("file", by_rpc.then_some(smaller)).unwrap();
+        let header = nvmf::pdu::H2cData { cid, ttag: ready.ttag, offset: 0, length: bytes, last: true };
+        let data = queue.h2c(&header, &pattern(bytes as usize, 9));
+        queue.send(&data);
+        let status = queue.response().status;
+        assert!(status.is(Status::LBA_OUT_OF_RANGE), "{status}");
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), smaller);
+        served.assert_alive();
+    }
+}
+
 #[test]
 fn memory_that_the_machine_does_not_have_is_refused_and_nothing_ends() {
     use nvmf::device::DeviceSpec;

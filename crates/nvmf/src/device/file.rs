@@ -171,6 +171,8 @@ impl Device for File {
                 return Err(Error::invalid(format!("{}: {bytes} bytes are not whole blocks of {block}", at("resize"))));
             }
             if self.file.metadata().is_ok_and(|meta| meta.is_file()) {
+                // From here on no command reaches beyond the new end.
+                self.bytes.fetch_min(bytes, Ordering::Relaxed);
                 self.file.set_len(bytes).map_err(|e| Error::system(at("cannot set the size of"), e))?;
             }
         }

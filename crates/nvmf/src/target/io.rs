@@ -395,6 +395,11 @@ pub(super) fn to_device(conn: &mut Connection, core: &mut Core, index: u16) {
             Err(status) => return finish(conn, core, index, status),
         }
     }
+    let bytes = conn.namespace(core, conn.slots[index].nsid).map_or(0, |namespace| namespace.device.bytes());
+    if offset.saturating_add(len) > bytes {
+        // The device was made smaller while the command waited. A write would make a file grow again.
+        return end(conn, core, index, Status::LBA_OUT_OF_RANGE.do_not_retry());
+    }
     let slot = &mut conn.slots[index];
     let span = Span { offset, len };
     // Only the second half of the operation that holds the range may change it.
