@@ -184,13 +184,16 @@ fn logs_and_features() {
         assert!(done.status.is_ok());
     }
     for (sel, select, kelvins) in
-        [(0, over, 350), (0, under, 250), (0, sensor, 0xffff), (1, over, 343), (1, under, 0), (0, sensor | under, 0)]
+        [(0, over, 350), (0, under, 250), (0, sensor, 0xffff), (1, over, 343), (2, over, 343), (1, under, 0)]
     {
         let got = admin.command(of(feature::TEMPERATURE_THRESHOLD, sel, select), &[]);
         assert_eq!((got.status, got.result), (Status::SUCCESS, kelvins), "SEL {sel}, {select:x}");
     }
     assert!(admin.command(of(feature::TEMPERATURE_THRESHOLD, 0, 2 << 20), &[]).status.is(Status::INVALID_FIELD));
-    for (sel, value) in [(0, 3), (1, 64)] {
+    let got = admin.command(of(feature::TEMPERATURE_THRESHOLD, 0, sensor | under), &[]);
+    assert_eq!((got.status, got.result), (Status::SUCCESS, 0));
+    assert!(admin.command(of(feature::TEMPERATURE_THRESHOLD, 4, over), &[]).status.is(Status::INVALID_FIELD));
+    for (sel, value) in [(0, 3), (1, 64), (2, 64)] {
         let got = admin.command(of(feature::NUMBER_OF_QUEUES, sel, 0), &[]);
         assert_eq!(feature::queues(got.result as u32), value);
     }

@@ -196,11 +196,12 @@ fn get_features(
     };
     match feature::select(command.cdw10) {
         feature::Select::SupportedCapabilities if is_known(id) => return Ok(Answer::Result(capabilities)),
-        feature::Select::Saved | feature::Select::Reserved => return Err(Status::INVALID_FIELD.do_not_retry()),
+        feature::Select::Reserved => return Err(Status::INVALID_FIELD.do_not_retry()),
         _ => {}
     }
     check_path(conn, core, id, command.nsid)?;
-    let is_default = feature::select(command.cdw10) == feature::Select::Default;
+    // The target saves no value, and without a saved value the default one is asked for.
+    let is_default = matches!(feature::select(command.cdw10), feature::Select::Default | feature::Select::Saved);
     let state = controller.lock();
     let value = |default: u32| {
         let set = state.features.get(&id).filter(|_| !is_default);
