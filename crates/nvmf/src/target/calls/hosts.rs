@@ -60,7 +60,10 @@ impl Target {
     }
 
     /// Asks for the move of an I/O queue to another reactor. The queue moves when its commands have ended, and stays if
-    /// that takes longer than 10 ms; [`QueueInfo::reactor`](crate::target::QueueInfo::reactor) tells. [`Options::balances`](crate::target::Options::balances) does this by itself.
+    /// that takes longer than 10 ms; [`QueueInfo::reactor`] tells. [`Options::balances`] does this by itself.
+    ///
+    /// [`QueueInfo::reactor`]: crate::target::QueueInfo::reactor
+    /// [`Options::balances`]: crate::target::Options::balances
     ///
     /// # Errors
     /// `NotFound` (the subsystem, its controller, or the queue); `Invalid` reactor.
