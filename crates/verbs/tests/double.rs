@@ -327,3 +327,27 @@ fn lost_completions_and_refused_registrations_are_errors() {
     assert_eq!(register(LOCAL).err(), Some(Some(libc::ENOMEM)));
     assert!(register(LOCAL).is_ok());
 }
+
+/// Work waits while the cable is cut, and is carried out when it is mended. Work that the card gives up fails its own
+/// pair; the peer does not notice until its own work fails.
+#[test]
+fn work_waits_for_a_cut_cable_until_the_card_gives_up() {
+    let (target, host) = connected();
+    let (from, to) = (Memory::new(&host, COUNT, LOCAL), Memory::new(&target, [0; 16], LOCAL));
+    (0..2).for_each(|id| target.receive(id, to.part(0, 16)));
+    host.fabric.cut();
+    host.send(1, MESSAGE, &[from.part(0, 16)]);
+    assert_eq!((host.ends(), target.ends()), (vec![], vec![]));
+    host.fabric.mend();
+    assert_eq!((host.ends(), target.ends()), (vec![(1, Status::Success)], vec![(0, Status::Success)]));
+    assert_eq!(to.content(), COUNT);
+    host.fabric.cut();
+    host.send(2, MESSAGE, &[from.part(0, 16)]);
+    host.send(3, MESSAGE, &[from.part(0, 16)]);
+    host.fabric.give_up();
+    host.fabric.mend();
+    assert_eq!(host.ends(), [(2, Status::RetriesExceeded), (3, Status::Flushed)]);
+    assert_eq!((target.ends(), target.fabric.failed(target.pair)), (vec![], false));
+    target.send(4, MESSAGE, &[to.part(0, 16)]);
+    assert_eq!(target.ends(), [(4, Status::RetriesExceeded), (1, Status::Flushed)]);
+}

@@ -23,6 +23,9 @@ fn readable(_: &Access) -> bool {
 impl State {
     /// Carries out what can be carried out.
     pub(super) fn carry_all(&mut self) {
+        if self.is_cut {
+            return;
+        }
         let mut tries_again = false;
         for pair in 0..self.pairs.len() {
             while let Condition::Connected(peer) = self.pairs[pair].condition
@@ -49,6 +52,18 @@ impl State {
         if tries_again {
             // Each poll is an attempt: those who sleep are to poll until the attempts are over.
             self.call_waiting();
+        }
+    }
+
+    /// Fails the work that waits.
+    pub(super) fn give_up(&mut self) {
+        for pair in 0..self.pairs.len() {
+            if matches!(self.pairs[pair].condition, Condition::Connected(_))
+                && let Some(work) = self.pairs[pair].sends.pop_front()
+            {
+                self.complete_send(pair, work.id, Status::RetriesExceeded);
+                self.fail(pair);
+            }
         }
     }
 

@@ -127,11 +127,22 @@ impl Manager {
         Ok(address)
     }
 
-    /// Asks whoever listens at the address, or at every address with its port.
-    pub fn ask(&mut self, asker: Pair, end: End, to: SocketAddr, greeting: &Greeting<'_>) -> io::Result<()> {
+    /// Asks whoever listens at the address, or at every address with its port; nobody if the cable is cut.
+    pub fn ask(
+        &mut self,
+        asker: Pair,
+        end: End,
+        to: SocketAddr,
+        greeting: &Greeting<'_>,
+        is_cut: bool,
+    ) -> io::Result<()> {
         let private_data = padded(greeting.private_data, REQUEST_BYTES)?;
         let reads = greeting.reads;
         self.ends.insert(asker.0, end);
+        if is_cut {
+            self.tell(end, Note::Unreachable);
+            return Ok(());
+        }
         let everywhere = match to {
             SocketAddr::V4(_) => SocketAddr::from(([0; 4], to.port())),
             SocketAddr::V6(_) => SocketAddr::from(([0_u16; 8], to.port())),
@@ -148,10 +159,14 @@ impl Manager {
         Ok(())
     }
 
-    /// Refuses a request that has no answer yet.
-    pub fn refuse(&mut self, request: u64, private_data: &[u8]) -> io::Result<()> {
+    /// Refuses a request that has no answer yet. The word is lost if the cable is cut.
+    pub fn refuse(&mut self, request: u64, private_data: &[u8], is_cut: bool) -> io::Result<()> {
         let place = padded(private_data, REFUSAL_BYTES);
         if let Some(request) = self.requests.remove(&request) {
+            if is_cut {
+                self.tell_pair(request.asker, Note::Unreachable);
+                return place.map(|_| ());
+            }
             let private_data =
                 if private_data.is_empty() { Vec::new() } else { place.as_ref().cloned().unwrap_or_default() };
             self.tell_pair(request.asker, Note::Refused { reason: BY_THE_PEER, private_data });
@@ -176,9 +191,11 @@ impl State {
         manager.ends.insert(pair.0, end);
         self.pairs[pair.0].options.no_receive_tries = tries_here.map(u32::from);
         self.pairs[asker.0].options.no_receive_tries = greeting.no_receive_tries.map(u32::from);
-        let manager = &mut self.manager;
+        if self.is_cut {
+            self.manager.tell_pair(asker, Note::Unreachable);
+        }
         // The asker may have gone meanwhile.
-        if !manager.ends.contains_key(&asker.0) || self.connect(asker, pair).is_err() {
+        if self.is_cut || !self.manager.ends.contains_key(&asker.0) || self.connect(asker, pair).is_err() {
             self.manager.tell(end, Note::Unreachable);
             return Ok(());
         }
@@ -187,10 +204,11 @@ impl State {
         Ok(())
     }
 
-    /// Ends a connection, on both sides.
+    /// Ends a connection: on both sides, unless the cable is cut.
     pub(super) fn disconnect(&mut self, pair: Pair) -> io::Result<()> {
         let peer = self.pairs[pair.0].peer.ok_or_else(invalid)?;
-        for side in [pair, Pair(peer)] {
+        let sides = [pair, Pair(peer)];
+        for &side in if self.is_cut { &sides[..1] } else { &sides[..] } {
             self.fail(side.0);
             if !std::mem::replace(&mut self.pairs[side.0].is_over, true) {
                 self.manager.tell_pair(side, Note::Disconnected);

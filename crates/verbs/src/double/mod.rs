@@ -85,6 +85,8 @@ struct State {
     /// Registrations from now on that fail.
     failing_registrations: u32,
     is_iwarp: bool,
+    /// True while nothing crosses the fabric.
+    is_cut: bool,
     manager: manager::Manager,
 }
 
@@ -266,6 +268,25 @@ impl Fabric {
     /// Takes the device away: all pairs fail, and all listeners and connections hear that it goes.
     pub fn unplug(&self) {
         self.state().unplug();
+    }
+
+    /// Cuts the cable between any two ends. Work waits: a card sends it again and again. Messages of connection
+    /// managers are lost: the side that ends a connection is the only one to know, and a request reaches nobody.
+    pub fn cut(&self) {
+        self.state().is_cut = true;
+    }
+
+    /// Ends the attempts of the cards to send the work that waits. A pair without such work goes on, and so does the
+    /// peer of a pair that fails, until its own work fails.
+    pub fn give_up(&self) {
+        self.state().give_up();
+    }
+
+    /// Mends the cable.
+    pub fn mend(&self) {
+        let mut state = self.state();
+        state.is_cut = false;
+        state.call_waiting();
     }
 
     /// True if the queue pair is in the error state.

@@ -60,7 +60,9 @@ pub struct Incoming {
 impl Drop for Incoming {
     fn drop(&mut self) {
         // Nothing happens to a request that has its answer.
-        let _ = self.fabric.state().manager.refuse(self.request, &[]);
+        let mut state = self.fabric.state();
+        let is_cut = state.is_cut;
+        let _ = state.manager.refuse(self.request, &[], is_cut);
     }
 }
 
@@ -186,7 +188,10 @@ impl Verbs for Fabric {
     fn dial(&self, channel: &Channel, to: SocketAddr, number: Number) -> io::Result<Outgoing> {
         debug_assert_ne!(number, NO_NUMBER);
         let end = End { channel: channel.index, number };
-        self.state().manager.tell(end, Note::Routed);
+        let mut state = self.state();
+        // The address of a peer behind a cut cable is found out by nobody.
+        let note = if state.is_cut { Note::Unreachable } else { Note::Routed };
+        state.manager.tell(end, note);
         Ok(Outgoing { end, to })
     }
 
@@ -222,7 +227,9 @@ impl Verbs for Fabric {
     }
 
     fn refuse(&self, incoming: Incoming, private_data: &[u8]) -> io::Result<()> {
-        self.state().manager.refuse(incoming.request, private_data)
+        let mut state = self.state();
+        let is_cut = state.is_cut;
+        state.manager.refuse(incoming.request, private_data, is_cut)
     }
 
     fn connect(
@@ -233,7 +240,9 @@ impl Verbs for Fabric {
     ) -> io::Result<Connection> {
         let connection = self.new_pair(options, greeting)?;
         let (pair, Outgoing { end, to }) = (connection.pair, outgoing);
-        self.state().manager.ask(pair, end, to, greeting)?;
+        let mut state = self.state();
+        let is_cut = state.is_cut;
+        state.manager.ask(pair, end, to, greeting, is_cut)?;
         Ok(connection)
     }
 

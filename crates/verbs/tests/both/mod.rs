@@ -25,7 +25,7 @@ fn wait_for(descriptor: BorrowedFd<'_>, until: Instant) {
     unsafe { libc::poll(&raw mut watched, 1, left.as_millis() as i32) };
 }
 
-fn event<V: Verbs>(verbs: &V, channel: &V::Channel) -> Event<V> {
+pub fn event<V: Verbs>(verbs: &V, channel: &V::Channel) -> Event<V> {
     let until = Instant::now() + PATIENCE;
     loop {
         if let Some(event) = verbs.next_event(channel).expect("the channel works") {
@@ -36,7 +36,7 @@ fn event<V: Verbs>(verbs: &V, channel: &V::Channel) -> Event<V> {
 }
 
 /// The event in a few words.
-fn words<V: Verbs>(event: &Event<V>) -> String {
+pub fn words<V: Verbs>(event: &Event<V>) -> String {
     match event {
         Event::Asked { listener, .. } => format!("{listener} asked"),
         Event::Routed { number } => format!("{number} routed"),
@@ -49,13 +49,13 @@ fn words<V: Verbs>(event: &Event<V>) -> String {
 }
 
 /// One end: what a connection is made of, and the connection once there is one.
-struct End<V: Verbs> {
+pub struct End<V: Verbs> {
     verbs: V,
-    channel: V::Channel,
+    pub channel: V::Channel,
     completions: V::Completions,
     /// Of messages that are received, and of those that are sent.
     memory: Memory<V>,
-    pair: V::Pair,
+    pub pair: V::Pair,
 }
 
 impl<V: Verbs> End<V> {
@@ -84,7 +84,7 @@ impl<V: Verbs> End<V> {
         }
     }
 
-    fn event(&self) -> String {
+    pub fn event(&self) -> String {
         words(&event(&self.verbs, &self.channel))
     }
 
@@ -155,29 +155,35 @@ fn accept_bounded<V: Verbs>(
 }
 
 /// A listener's side.
-struct Listening<V: Verbs> {
+pub struct Listening<V: Verbs> {
     verbs: V,
     channel: V::Channel,
     listener: V::Listener,
 }
 
 impl<V: Verbs> Listening<V> {
-    fn new(verbs: &V, address: SocketAddr) -> Listening<V> {
+    pub fn new(verbs: &V, address: SocketAddr) -> Listening<V> {
         let channel = verbs.channel().expect("a channel");
         let listener = verbs.listen(&channel, address, LISTENER).expect("listening");
         Listening { verbs: verbs.clone(), channel, listener }
     }
 
-    fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.verbs.listens_at(&self.listener).expect("an address")
     }
 
-    /// A target's end with `number`, and a host's end with the number after it.
-    fn connection(&self, number: Number) -> (End<V>, End<V>) {
-        let host = ask(&self.verbs, self.address(), number + 1, b"hello");
+    /// A host's end with `number`, and its request.
+    pub fn request(&self, number: Number) -> (End<V>, V::Incoming) {
+        let host = ask(&self.verbs, self.address(), number, b"hello");
         let (incoming, private_data, most) = asked(&self.verbs, &self.channel);
         assert!(private_data.starts_with(b"hello\0"), "{private_data:?}");
         assert_eq!(most, Reads { serves: 1, issues: 2 });
+        (host, incoming)
+    }
+
+    /// A target's end with `number`, and a host's end with the number after it.
+    pub fn connection(&self, number: Number) -> (End<V>, End<V>) {
+        let (host, incoming) = self.request(number + 1);
         let target = accept(&self.verbs, incoming, number);
         match event(&self.verbs, &host.channel) {
             Event::Established { number: it, private_data, reads } => {
