@@ -248,3 +248,64 @@ pub(super) fn sleep(descriptors: &mut [PollFd], most: Duration) {
     let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
     let _ = rustix::event::poll(descriptors, Some(&timeout));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use super::super::tcp::Queue;
+    use super::*;
+    use crate::Wire;
+    use crate::pdu::Agreement;
+    use crate::spec::opcode::admin;
+
+    /// A bound that only a wait that hangs meets.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    struct Nothing;
+
+    impl Buffers for Nothing {
+        fn bytes(&self, _: u32) -> &[u8] {
+            &[]
+        }
+
+        fn bytes_mut(&mut self, _: u32) -> &mut [u8] {
+            &mut []
+        }
+    }
+
+    /// The controller says nothing: that there is room in the socket is what ends the wait.
+    #[test]
+    fn a_wait_ends_when_there_is_room_for_a_command_that_did_not_fit() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let (mut filled, mut before) = (0, 1);
+        // Bytes on their way make room when they arrive.
+        while filled != std::mem::replace(&mut before, filled) {
+            thread::sleep(Duration::from_millis(20));
+            while let Ok(written) = (&stream).write(&[0; 4096]) {
+                filled += written;
+            }
+        }
+        let queue = Queue::new(4, Agreement::default(), 0, 0);
+        let mut link = Link::Tcp(TcpLink { queue, stream: Wire::Plain(stream) });
+        assert!(link.issue(1, Command::new(admin::KEEP_ALIVE, 0), Transfer::None, &Nothing));
+        assert!(!link.send(&Nothing).unwrap(), "a command fits into a full socket");
+        let reader = thread::spawn(move || {
+            let mut bytes = vec![0; filled + Command::BYTES + 8];
+            peer.read_exact(&mut bytes).unwrap();
+            (peer, bytes.split_off(filled))
+        });
+        let begin = std::time::Instant::now();
+        while !link.send(&Nothing).unwrap() {
+            link.wait(PATIENCE).unwrap();
+            assert!(begin.elapsed() < PATIENCE, "the wait does not end by room");
+        }
+        let (_peer, capsule) = reader.join().unwrap();
+        assert_eq!((capsule.len(), capsule[8]), (72, admin::KEEP_ALIVE));
+    }
+}
