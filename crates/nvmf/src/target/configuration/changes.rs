@@ -1,4 +1,4 @@
-//! What a change means to others: the hosts that are told of it, and the ops that leave by it.
+//! The effects of a change on others: the hosts that are told of it, and the ops that leave by it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
