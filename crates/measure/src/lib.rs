@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod axis;
+mod burst;
 pub mod change;
 mod direction;
 pub mod effect;

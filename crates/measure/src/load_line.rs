@@ -23,15 +23,18 @@
 //!   ([`LoadLine::scatter`]), the errors are not normal: the machine has states, and the few visits to a depth may all
 //!   have met the slowest. The lower end of the load line then rests on no distribution
 //!   ([`Seen::surely_below`]), the plateau's interval holds a typical visit, and no overload is named.
+//! - Where visits give more in their ramps than later ([`crate::burst`]), the intervals hold both what the visits gave
+//!   and what remains without that burst.
 //! - Where the visits have nothing in common, no load line is named, and [`LoadLine::unnamed`] says why.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
+use crate::burst::{Bucket, Start, starts};
 use crate::figures::percent;
 use crate::limit::{self, Condition};
 use crate::refine::Goal;
-use crate::schema::{Answer, Curve, Estimate, LoadLine, Point};
+use crate::schema::{Answer, Burst, Curve, Estimate, LoadLine, Point};
 use crate::stats::{mean, sorted_quantile, t_quantile, variance};
 use crate::unimodal::unimodal;
 use crate::visits::{Effects, Look, looks};
@@ -76,7 +79,42 @@ const LARGEST_SPAN: f64 = 0.7;
 /// points have samples. Points may be in any order. Deterministic: the bootstrap's seed is fixed.
 pub fn find(points: &[Point]) -> Option<LoadLine> {
     let seen = Seen::of(points)?;
-    let Some(effects) = Effects::of(&seen.looks) else { return Some(seen.unconfirmed()) };
+    let given = line_of(&seen);
+    let Some(bucket) = Bucket::of(&seen.starts) else { return Some(given) };
+    let sustained = line_of(&Seen { looks: bucket.without(&seen.looks), ..seen });
+    Some(with_burst(given, sustained, &bucket, points))
+}
+
+/// Standard errors of a limit below which the plateau's interval begins.
+const SURE: f64 = 2.6;
+
+/// The line of a storage that gives more at first than later: the visits give the line `given`, and `sustained` remains
+/// without the burst. A true peak followed by a fall looks the same, so the intervals hold both.
+fn with_burst(given: LoadLine, sustained: LoadLine, bucket: &Bucket, points: &[Point]) -> LoadLine {
+    let union = |a: Estimate, b: Estimate| Estimate { mean: a.mean, low: a.low.min(b.low), high: a.high.max(b.high) };
+    let both = |a: Option<Estimate>, b: Option<Estimate>| a.zip(b).map(|(a, b)| union(a, b));
+    let (limit, error) = bucket.limit;
+    // Throughput that comes down to the limit is the end of the burst.
+    let is_below = |overload: &Estimate| {
+        let at = points.iter().find(|point| point.x == overload.mean);
+        at.is_some_and(|point| mean(&point.samples) < OVERLOAD_FRACTION * (limit + SURE * error))
+    };
+    let overload = both(sustained.overload, given.overload).filter(is_below);
+    let hides_overload = overload.is_none() && (sustained.overload.is_some() || given.overload.is_some());
+    let plateau_iops = union(sustained.plateau_iops, given.plateau_iops);
+    LoadLine {
+        plateau_iops: Estimate { low: plateau_iops.low.min(limit - SURE * error), ..plateau_iops },
+        load_line: both(sustained.load_line, given.load_line),
+        overload,
+        still_rising: sustained.still_rising || given.still_rising,
+        scatter: sustained.scatter.or(given.scatter),
+        burst: Some(Burst { ops: bucket.ops, hides_overload }),
+        unnamed: sustained.unnamed.or(given.unnamed),
+    }
+}
+
+fn line_of(seen: &Seen) -> LoadLine {
+    let Some(effects) = Effects::of(&seen.looks) else { return seen.unconfirmed() };
     let levels = seen.levels(&effects);
     let measured = Shape::of(&seen.ln_x, &levels.ln_y, &levels.errors, &levels.confirmed);
     let mut random = Normal(Xoshiro256PlusPlus::seed_from_u64(0x9e37_79b9_7f4a_7c15));
@@ -120,14 +158,15 @@ pub fn find(points: &[Point]) -> Option<LoadLine> {
         let interval = (quantile(falls().map(|fall| fall.0), 0.025), quantile(falls().map(|fall| fall.1), 0.975));
         often.then(|| seen.estimate(bounds, interval))
     });
-    Some(LoadLine {
+    LoadLine {
         plateau_iops,
         load_line: Some(load_line).filter(|_| unnamed.is_none()),
         overload: overload.filter(|_| unnamed.is_none() && scatter.is_none()),
         still_rising,
         scatter: scatter.filter(|_| unnamed.is_none()),
+        burst: None,
         unnamed,
-    })
+    }
 }
 
 impl Curve {
@@ -271,7 +310,8 @@ impl LoadLine {
 
     /// True if nothing can be said of overload: the visits to the same depths differ too much.
     pub fn hides_overload(&self) -> bool {
-        self.overload.is_none() && (self.unnamed.is_some() || self.scatter.is_some())
+        let hidden = self.burst.is_some_and(|burst| burst.hides_overload);
+        self.overload.is_none() && (self.unnamed.is_some() || self.scatter.is_some() || hidden)
     }
 
     /// The answer of the sweep about the load line. Every table, sentence, tile and title shows this and nothing else.
@@ -294,6 +334,7 @@ struct Seen {
     x: Vec<f64>,
     ln_x: Vec<f64>,
     looks: Vec<Look>,
+    starts: Vec<Start>,
 }
 
 impl Seen {
@@ -309,10 +350,10 @@ impl Seen {
         let mut points: Vec<&Point> = points.iter().filter(usable).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         points.dedup_by(|a, b| a.x == b.x);
-        let looks = looks(&points);
+        let (looks, starts) = (looks(&points), starts(&points));
         let x: Vec<f64> = points.iter().map(|point| point.x).collect();
         let all_seen = (0..x.len()).all(|depth| looks.iter().any(|look| look.depth == depth));
-        (x.len() >= 3 && all_seen).then(|| Seen { ln_x: x.iter().map(|x| x.ln()).collect(), x, looks })
+        (x.len() >= 3 && all_seen).then(|| Seen { ln_x: x.iter().map(|x| x.ln()).collect(), x, looks, starts })
     }
 
     /// The bounds of the load line, widened by those that all rounds but one give, for each round in turn: no claim

@@ -33,6 +33,7 @@ impl JobResult {
             continue_on_error: _,
             steady_state: _,
             backlog,
+            ramp,
             common_ns,
             verdicts: _,
             checks: _,
@@ -58,6 +59,9 @@ impl JobResult {
         }
         if let Some(theirs) = backlog {
             self.backlog.get_or_insert_default().add(theirs);
+        }
+        if let Some(theirs) = ramp {
+            self.ramp.get_or_insert_default().add(*theirs);
         }
         self.common_ns = match (self.common_ns, *common_ns) {
             (Some(a), Some(b)) => Some(a.min(b)),

@@ -1,6 +1,6 @@
 //! One point of a curve: made from a run, extended by further runs at the same depth.
 
-use crate::schema::{DirectionResult, JobResult, Point, Visit};
+use crate::schema::{DirectionResult, Interval, JobResult, Point, Visit};
 use crate::stats;
 use crate::{Histogram, PerDirection};
 
@@ -8,12 +8,14 @@ impl Point {
     /// The point that a merged job makes at depth (or rate) `x`: one sample a step of the length of an interval, means
     /// with 95 % intervals. Less than half a step at the end of a run does not count as a sample. Without intervals the
     /// whole run is the one sample.
-    pub fn of(x: f64, job: JobResult) -> Point {
+    pub fn of(x: f64, mut job: JobResult) -> Point {
         let seconds = job.runtime_ns as f64 / 1e9;
         let whole = job.total_ops() as f64 / if seconds > 0.0 { seconds } else { f64::INFINITY };
         let samples = several_or(job.iops_over_time(), whole);
         let lat_ns = PerDirection::from_fn(|direction| job.directions[direction].waited_ns().clone());
-        let visits = vec![Visit { samples: samples.len() as u32, lat_ns, backlog: job.backlog, ..Visit::default() }];
+        // The ramp belongs to this visit; those of several visits have no sum.
+        let (backlog, ramp) = (job.backlog, job.ramp.take());
+        let visits = vec![Visit { samples: samples.len() as u32, lat_ns, backlog, ramp, ..Visit::default() }];
         Point { x, samples, visits, job, ..Point::default() }.estimated()
     }
 
@@ -22,8 +24,19 @@ impl Point {
     pub fn estimated(self) -> Point {
         let seconds = self.job.runtime_ns as f64 / 1e9;
         let whole = self.job.total_bytes() as f64 / if seconds > 0.0 { seconds } else { f64::INFINITY };
-        let bytes = several_or(self.job.bytes_over_time(), whole);
+        let bytes = several_or(self.bytes_samples(), whole);
         Point { iops: stats::estimate(&self.samples), bytes_per_second: stats::estimate(&bytes), ..self }
+    }
+
+    /// Bytes per second of each sample. A pass of a recording is one sample and one interval, however long it took.
+    fn bytes_samples(&self) -> Vec<f64> {
+        let (visits, intervals) = (&self.visits, &self.job.intervals);
+        if visits.len() != intervals.len() || visits.iter().any(|visit| visit.samples != 1) {
+            return self.job.bytes_over_time();
+        }
+        let bytes = |interval: &Interval| interval.bytes.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        let timed = intervals.iter().filter(|interval| interval.length_ns > 0);
+        timed.map(|interval| bytes(interval) as f64 * 1e9 / interval.length_ns as f64).collect()
     }
 
     /// The mean of each visit in ops per second, in order of time; of all samples together where no visits are
@@ -97,7 +110,7 @@ impl JobResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::Interval;
+    use crate::schema::Ramp;
 
     fn job(ops: &[u64], last_length_ns: u64) -> JobResult {
         let mut job = JobResult { interval_ns: 100, clones: 2, ..JobResult::default() };
@@ -124,6 +137,43 @@ mod tests {
         assert!(point.iops.low < 1e8 && point.iops.high > 2e8, "two samples say little: {:?}", point.iops);
         assert_eq!(Point::of(4.0, job(&[10], 100)).samples, [1e8]);
         assert_eq!(Point::of(4.0, JobResult::default()).samples, [0.0]);
+    }
+
+    #[test]
+    fn the_ramp_is_that_of_the_visit() {
+        let ramp = |ops| Some(Ramp { ops, ns: 400 });
+        let of = |ops| Point::of(4.0, JobResult { ramp: ramp(ops), ..job(&[10, 20], 100) });
+        let mut point = of(7);
+        point.extend(of(9));
+        assert_eq!(point.visits.iter().map(|visit| visit.ramp).collect::<Vec<_>>(), [ramp(7), ramp(9)]);
+        assert_eq!((point.job.ramp, point.job.total_ops()), (None, 60));
+    }
+
+    /// Three passes of a recording: each is a sample of its own length. Versions before 0.3 gave their intervals a
+    /// length of 1 ns, and a point that goes on keeps that.
+    #[test]
+    fn passes_of_any_length_are_samples_of_ops_and_of_bytes() {
+        for nominal in [1, 300_000_000] {
+            let pass = |length_ns: u64| {
+                let mut pass = JobResult { interval_ns: nominal, runtime_ns: length_ns, ..JobResult::default() };
+                let mut whole = Interval { end_ns: length_ns, length_ns, ..Interval::default() };
+                (whole.ops.read, whole.bytes.read) = (600, 600 * 512);
+                (pass.directions.read.ops, pass.directions.read.bytes) = (600, 600 * 512);
+                pass.intervals.push(whole);
+                pass
+            };
+            let mut point = Point::of(100.0, pass(300_000_000));
+            for length_ns in [200_000_000, 100_000_000] {
+                point.extend(Point::of(100.0, pass(length_ns)));
+            }
+            assert_eq!(point.samples, [2000.0, 3000.0, 6000.0]);
+            assert!(
+                (point.bytes_per_second.mean / (point.iops.mean * 512.0) - 1.0).abs() < 1e-9,
+                "{nominal}: {point:?}"
+            );
+            let steps = point.job.iops_over_time();
+            assert!((1..=6).contains(&steps.len()), "{nominal}: {} steps", steps.len());
+        }
     }
 
     #[test]

@@ -157,6 +157,9 @@ pub struct JobResult {
     /// Under an open-loop rate: the ops that were waiting when the measured part began and when it ended.
     #[serde(default)]
     pub backlog: Option<Backlog>,
+    /// The part before the measured one (`ramp_time`); None without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ramp: Option<Ramp>,
     /// Over several ranks: nanoseconds from the start during which all of them were at work; None for one rank alone.
     #[serde(default)]
     pub common_ns: Option<u64>,
@@ -165,6 +168,23 @@ pub struct JobResult {
     /// The statements that were tried on this job's numbers, each with its outcome.
     #[serde(default)]
     pub checks: Vec<Check>,
+}
+
+/// The ramp of a run, which no other figure counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ramp {
+    /// Ops that finished in the ramp, of all directions and all clones.
+    pub ops: u64,
+    /// Nanoseconds from the start of the ramp to its end, the longest of the merged clones.
+    pub ns: u64,
+}
+
+impl Ramp {
+    /// Adds the ramp of another clone.
+    pub(crate) fn add(&mut self, other: Ramp) {
+        self.ops += other.ops;
+        self.ns = self.ns.max(other.ns);
+    }
 }
 
 /// The ops that had arrived under an open-loop rate and were not finished: in flight, or due and not issued yet.
@@ -597,6 +617,9 @@ pub struct SweepResult {
 pub struct Preconditioning {
     /// The reason why the blocks of the target were not discarded first; None if they were.
     pub not_purged: Option<String>,
+    /// Bytes that were discarded; None in results of versions that did not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purged_bytes: Option<u64>,
     /// Bytes that the fill wrote: twice the target.
     pub fill_bytes: u64,
     /// Duration of the fill in nanoseconds.
@@ -695,6 +718,9 @@ pub struct Visit {
     /// Under an open-loop rate: the ops that waited at the start and at the end of this visit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backlog: Option<Backlog>,
+    /// The ramp before this visit's samples: it shows what the storage gives at first, and not for long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ramp: Option<Ramp>,
 }
 
 /// The highest depth or rate at which conditions hold: see "Objectives" in docs/objectives.md.
@@ -742,9 +768,22 @@ pub struct LoadLine {
     /// the visits may have met, and no overload is named.
     #[serde(default)]
     pub scatter: Option<String>,
+    /// The ops that a visit gets at its start beyond the throughput that the storage sustains; None without a burst.
+    /// The intervals of plateau and load line then hold both: what visits gave, and what remains without the burst.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Burst>,
     /// The reason for a missing load line, as the end of a sentence: "the machine changed during the sweep: ...".
     #[serde(default)]
     pub unnamed: Option<String>,
+}
+
+/// The burst of a limit: see [`LoadLine::burst`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Burst {
+    /// Ops that a visit got at once, beyond what the storage sustains.
+    pub ops: f64,
+    /// True if the burst may be all there is to a fall of throughput over depth: no overload can be told then.
+    pub hides_overload: bool,
 }
 
 /// The answer of a sweep about the load line: one of four.

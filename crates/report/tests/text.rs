@@ -2,6 +2,7 @@
 
 mod sample;
 
+use measure::schema::Burst;
 use report::text::{self, Style};
 
 #[test]
@@ -30,6 +31,20 @@ fn a_sweep_on_a_narrow_terminal_keeps_to_it() {
     let mut sweep = sample::sweep();
     sweep.curves.truncate(1);
     let text = text::sweep(&sweep, Style { width: 80, ..Style::default() });
+    fits(&text);
+}
+
+#[test]
+fn the_burst_of_a_limit_is_told() {
+    let mut sweep = sample::sweep();
+    sweep.curves.truncate(1);
+    let told = |sweep: &_| text::sweep(sweep, Style { width: 80, ..Style::default() });
+    assert!(!told(&sweep).contains("burst"));
+    let line = sweep.curves[0].line.as_mut().unwrap();
+    (line.burst, line.overload) = (Some(Burst { ops: 20.0, hides_overload: true }), None);
+    let text = told(&sweep);
+    assert!(text.contains("burst      visits begin with up to 20 ops beyond"), "{text}");
+    assert!(text.contains("overload   cannot be told"), "{text}");
     fits(&text);
 }
 

@@ -164,6 +164,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         depth: recorded.depth,
         intervals: recorded.intervals,
         backlog: recorded.backlog,
+        ramp: recorded.ramp,
         interval_ns,
         verified,
         ..blank(job, facts.clone())

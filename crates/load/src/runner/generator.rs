@@ -705,7 +705,7 @@ impl<T: Traffic> Generator<'_, T> {
     fn end_ramp(&mut self, state: &mut State) {
         state.measuring_from = u64::MAX;
         if self.gear.job.time.has_ramp() {
-            self.gear.recorder.start(state.now);
+            self.gear.recorder.end_ramp(state.now);
             let backlog = self.backlog(state);
             self.gear.recorder.began(backlog);
             // The runtime counts from the end of the ramp as it really was.

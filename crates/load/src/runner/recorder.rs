@@ -1,7 +1,7 @@
 //! Measurements of a clone: counts, latencies, depth, intervals. No lock, no system call, no allocation per op.
 
 use job::Job;
-use measure::schema::{Backlog, DepthDistribution, DirectionResult, Interval, PriorityLatency, SyncResult};
+use measure::schema::{Backlog, DepthDistribution, DirectionResult, Interval, PriorityLatency, Ramp, SyncResult};
 
 use measure::{Direction, Histogram, PerDirection};
 
@@ -51,6 +51,7 @@ pub struct Recorder {
     lat_sum_ns: u64,
     verify: VerifyTime,
     backlog: Backlog,
+    ramp: Option<Ramp>,
 }
 
 /// The time for which data were read back, which is not time of the workload.
@@ -101,10 +102,19 @@ impl Recorder {
             lat_sum_ns: 0,
             verify: VerifyTime::default(),
             backlog: Backlog::default(),
+            ramp: None,
         }
     }
 
-    /// Forgets everything so far and measures from `start_ns` on: the start, and the end of the ramp.
+    /// Forgets everything so far but the ops of the ramp, which ends at `end_ns`, and measures from then on.
+    pub fn end_ramp(&mut self, end_ns: u64) {
+        let (ops, _, _) = self.counters();
+        let ramp = Ramp { ops: ops.iter().map(|(_, ops)| ops).sum(), ns: end_ns.saturating_sub(self.start_ns) };
+        self.start(end_ns);
+        self.ramp = Some(ramp);
+    }
+
+    /// Forgets everything so far and measures from `start_ns` on.
     pub fn start(&mut self, start_ns: u64) {
         self.directions = PerDirection::default();
         if self.kept.intended {
@@ -119,6 +129,7 @@ impl Recorder {
         self.interval_end_ns = start_ns + self.interval_ns;
         self.current = self.new_interval();
         self.lat_sum_ns = 0;
+        self.ramp = None;
     }
 
     /// Takes note of the ops that wait as the measured part begins.
@@ -317,6 +328,7 @@ impl Recorder {
             intervals: self.intervals,
             runtime_ns: elapsed,
             backlog: self.kept.intended.then_some(self.backlog),
+            ramp: self.ramp,
         }
     }
 }
@@ -336,6 +348,8 @@ pub struct Recorded {
     pub runtime_ns: u64,
     /// Of an open loop: the ops that waited at its start and at its end.
     pub backlog: Option<Backlog>,
+    /// The ramp, where there was one.
+    pub ramp: Option<Ramp>,
 }
 
 impl From<Depth> for DepthDistribution {
@@ -355,4 +369,24 @@ impl From<Depth> for DepthDistribution {
 #[inline]
 fn power_class(ops: usize) -> usize {
     if ops == 0 { 0 } else { (ops.next_power_of_two().ilog2() as usize).max(1) & 31 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ramp_is_counted_apart() {
+        let mut recorder = Recorder::new(&Job::default(), false, None, false);
+        let op = |recorder: &mut Recorder| recorder.transferred(Direction::Read, 512, &Times::default(), 0);
+        recorder.start(1_000);
+        (0..7).for_each(|_| op(&mut recorder));
+        recorder.end_ramp(201_000);
+        (0..3).for_each(|_| op(&mut recorder));
+        let recorded = recorder.clone().finish(401_000);
+        assert_eq!(recorded.ramp, Some(Ramp { ops: 7, ns: 200_000 }));
+        assert_eq!((recorded.directions.read.ops, recorded.runtime_ns), (3, 200_000));
+        recorder.start(500_000);
+        assert_eq!(recorder.finish(600_000).ramp, None);
+    }
 }

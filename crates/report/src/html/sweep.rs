@@ -136,6 +136,10 @@ fn tiles(sweep: &SweepResult, curve: &Curve, axis: &str) -> String {
         }
         None => out.push_str(&tile("Overload", "none", &format!("up to {axis} {}", plain(deepest)), false)),
     }
+    if let Some(burst) = line.burst.filter(|_| line.plateau().is_some()) {
+        let more = "at the start of a visit, beyond what the storage sustains; plateau and load line allow for it";
+        out.push_str(&tile("Burst", &format!("{} ops", count(burst.ops)), more, false));
+    }
     if let Some(point) = curve.at_load_line() {
         let lat = point.lat_ns();
         let name = format!("At {axis} {}", plain(point.x));

@@ -403,6 +403,14 @@ fn line(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
             let _ = writeln!(out, "overload   none up to {axis} {}", plain(deepest));
         }
     }
+    if let Some(burst) = line.burst.filter(|_| line.plateau().is_some()) {
+        let text = format!(
+            "visits begin with up to {} ops beyond what the storage sustains, as limits with token buckets give them; \
+             rows show what the visits gave, plateau and load line allow for the burst",
+            count(burst.ops)
+        );
+        let _ = writeln!(out, "burst      {}", wrap(&text, style.width, 11));
+    }
     out
 }
 

@@ -1,0 +1,222 @@
+//! The burst of a limit: what the storage gives at the start of a visit, and does not sustain.
+//!
+//! Clouds, control groups and targets limit storage with token buckets. While nobody asks, the bucket fills; a visit
+//! that begins empties it, and only then shows the limit. At depths that ask for much more than the limit the bucket is
+//! empty before the ramp ends. A depth that asks for little more than the limit lives on the bucket for its whole
+//! visit: it seems to give more than every deeper one, and nothing in that visit tells that the bucket runs dry.
+//!
+//! The ramps of other depths do tell. Their visits give more in the ramp than later; that surplus is the content
+//! of the bucket. A depth whose throughput is above the level of the drained depths by no more than the bucket explains
+//! may sustain that level only.
+
+use std::collections::BTreeSet;
+
+use crate::schema::Point;
+use crate::stats::{mean, sorted_quantile, t_quantile, variance};
+use crate::visits::Look;
+
+/// A visit with its ramp.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Start {
+    /// The index of the visit among the looks of [`crate::visits::looks`].
+    look: usize,
+    /// The index of the depth.
+    depth: usize,
+    /// Ops of the ramp beyond those that the rate of the measured part would have given.
+    surplus: f64,
+    /// The surplus as a part of those.
+    part: f64,
+    /// Ops of the ramp and of the measured part.
+    ops: f64,
+    /// Duration of both.
+    seconds: f64,
+    /// Ops per second of the measured part.
+    rate: f64,
+    /// Ops per second of its second half, when a bucket that ran dry in the first half no longer counts.
+    late: f64,
+}
+
+/// A visit with fewer samples has no second half.
+const FEWEST_SAMPLES: usize = 4;
+
+/// The visits to all points that have a ramp, in the order of the points.
+pub(crate) fn starts(points: &[&Point]) -> Vec<Start> {
+    let mut out = Vec::new();
+    let mut looks = 0;
+    for (depth, point) in points.iter().enumerate() {
+        let mut rest = &point.samples[..];
+        for visit in &point.visits {
+            let (these, others) = rest.split_at((visit.samples as usize).min(rest.len()));
+            rest = others;
+            let rate = mean(these);
+            if !(rate.is_finite() && rate > 0.0) {
+                continue;
+            }
+            looks += 1;
+            let Some(ramp) = visit.ramp.filter(|ramp| ramp.ns > 0 && these.len() >= FEWEST_SAMPLES) else { continue };
+            let (ramp_s, measured_s) = (ramp.ns as f64 / 1e9, these.len() as f64 * point.job.interval_ns as f64 / 1e9);
+            let surplus = ramp.ops as f64 - rate * ramp_s;
+            out.push(Start {
+                look: looks - 1,
+                depth,
+                surplus,
+                part: surplus / (rate * ramp_s),
+                ops: ramp.ops as f64 + rate * measured_s,
+                seconds: ramp_s + measured_s,
+                rate,
+                late: mean(&these[these.len() / 2..]),
+            });
+        }
+        looks += usize::from(point.visits.is_empty());
+    }
+    out
+}
+
+/// A smaller surplus, as a part of what the ramp usually gives, moves no plateau by more than its least error.
+const LEAST_SURPLUS: f64 = 0.005;
+/// Visits beyond the first to each depth on which the difference between visits has to rest.
+const FEWEST_REPEATED: usize = 3;
+/// The probability of a false surplus at a depth: a sweep has a dozen or two of them.
+const FALSE_SURPLUS: f64 = 0.001;
+/// A visit with this part of the usual surplus was drained before its second half.
+const DRAINED: f64 = 0.5;
+/// Drained visits within this part of their median show the limit.
+const SAME_LEVEL: f64 = 0.03;
+/// A visit may have used this many times the largest surplus: a large bucket is full after shallow visits, which leave
+/// tokens, and holds what the moment between two visits gave after others.
+const FULLER: f64 = 5.0;
+
+/// The burst that the visits show.
+#[derive(Clone, Debug)]
+pub(crate) struct Bucket {
+    /// The largest surplus of a visit, in ops.
+    pub ops: f64,
+    /// Ops per second that the storage sustains once the bucket is empty, and its standard error.
+    pub limit: (f64, f64),
+    /// Indices of looks, and what their depth sustains less what the visit gave (logarithms).
+    away: Vec<(usize, f64)>,
+}
+
+impl Bucket {
+    /// The burst; None where no depth surely gives more at first than later.
+    pub fn of(starts: &[Start]) -> Option<Bucket> {
+        let depths: BTreeSet<usize> = starts.iter().map(|start| start.depth).collect();
+        let of = |depth: usize| starts.iter().filter(move |start| start.depth == depth);
+        if starts.len() < depths.len() + FEWEST_REPEATED {
+            return None;
+        }
+        let parts = |depth: usize| of(depth).map(|start| start.part);
+        // By the median of the distances from the median: large buckets are full at some visits only.
+        let repeated = || depths.iter().copied().filter(|&depth| of(depth).count() > 1);
+        let away = repeated().flat_map(|depth| {
+            let usual = median(parts(depth));
+            parts(depth).map(move |part| (part - usual).abs())
+        });
+        let error = 1.4826 * median(away);
+        let freedom = (starts.len() - depths.len()) as f64;
+        let t = t_quantile(1.0 - FALSE_SURPLUS, freedom);
+        let surely = |depth: usize| median(parts(depth)) - t * error / (of(depth).count() as f64).sqrt();
+        if !depths.iter().any(|&depth| surely(depth) >= LEAST_SURPLUS) {
+            return None;
+        }
+
+        let clear = |start: &&Start| start.part > (t * error).max(LEAST_SURPLUS);
+        let usual = median(starts.iter().filter(clear).map(|start| start.surplus));
+        let is_drained = |start: &&Start| clear(start) && start.surplus >= DRAINED * usual;
+        let level = median(starts.iter().filter(is_drained).map(|start| start.late));
+        let limit = starts.iter().filter(is_drained).map(|start| start.late);
+        let levels: Vec<f64> = limit.filter(|late| (late / level - 1.0).abs() <= SAME_LEVEL).collect();
+        let limit = mean(&levels);
+        if !limit.is_finite() || limit <= 0.0 {
+            return None;
+        }
+        let most = starts.iter().map(|start| start.surplus).fold(f64::MIN, f64::max);
+
+        let lives_on_it = |start: &&Start| {
+            !is_drained(start) && start.rate > limit && start.ops - limit * start.seconds <= FULLER * most
+        };
+        let mut away: Vec<(usize, f64)> =
+            starts.iter().filter(is_drained).map(|start| (start.look, (start.late / start.rate).ln())).collect();
+        for depth in depths {
+            // All by the same: the difference between these visits stays.
+            let by = (limit / mean(&of(depth).filter(lives_on_it).map(|start| start.rate).collect::<Vec<_>>())).ln();
+            away.extend(of(depth).filter(lives_on_it).map(|start| (start.look, by)));
+        }
+        away.retain(|(_, by)| by.is_finite());
+        let error =
+            if levels.len() > 1 { (variance(&levels) / levels.len() as f64).sqrt() } else { SAME_LEVEL * limit };
+        Some(Bucket { ops: most, limit: (limit, error), away })
+    }
+
+    /// The visits with the throughput that their depths sustain.
+    pub fn without(&self, looks: &[Look]) -> Vec<Look> {
+        let mut out = looks.to_vec();
+        for &(look, by) in &self.away {
+            out[look].ln += by;
+        }
+        out
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    sorted_quantile(&values, 0.5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load_line;
+    use crate::schema::{JobResult, Ramp, Visit};
+    use crate::stats::test_noise::Noise;
+
+    /// Visits of 0.4 s after a ramp of 0.2 s, five to each depth, to a storage with a limit of 2,048 ops a second and a
+    /// bucket of 20 ops that is full at each start, as those of `plimsoll serve`. Each depth would give `asked` ops a
+    /// second without it.
+    fn points(asked: &[f64], limit: f64, bucket: f64) -> Vec<Point> {
+        let mut noise = Noise::new(7);
+        let point = |(index, asked): (usize, &f64)| {
+            let job = JobResult { interval_ns: 50_000_000, ..JobResult::default() };
+            let mut point = Point { x: f64::from(1u32 << index), job, ..Point::default() };
+            for round in 0..5 {
+                let given = |seconds: f64| (asked * seconds).min(bucket + limit * seconds);
+                for step in 0..8 {
+                    let from = 0.2 + 0.05 * f64::from(step);
+                    point.samples.push((given(from + 0.05) - given(from)) / 0.05 * (1.0 + 0.001 * noise.normal()));
+                }
+                let ramp = Some(Ramp { ops: given(0.2) as u64, ns: 200_000_000 });
+                point.visits.push(Visit { round, samples: 8, ramp, ..Visit::default() });
+            }
+            point
+        };
+        asked.iter().enumerate().map(point).collect()
+    }
+
+    #[test]
+    fn a_depth_that_lives_on_the_bucket_is_not_the_plateau() {
+        let points = points(&[2076.0, 4100.0, 8000.0, 15_000.0, 20_000.0], 2048.0, 20.0);
+        assert!((mean(&points[0].samples) - 2076.0).abs() < 5.0, "the visits do not see the limit");
+        let line = load_line::find(&points).unwrap();
+        let plateau = line.plateau().unwrap();
+        assert!(plateau.low <= 2048.0 && 2048.0 <= plateau.high && plateau.low > 2030.0, "{line:?}");
+        let burst = line.burst.unwrap();
+        assert!((15.0..25.0).contains(&burst.ops) && line.overload.is_none(), "{line:?}");
+    }
+
+    #[test]
+    fn the_end_of_a_burst_is_no_overload() {
+        // Depth 2 lives on the bucket, and gives a tenth more than the limit.
+        let line = load_line::find(&points(&[1500.0, 2253.0, 8000.0, 15_000.0, 20_000.0], 2048.0, 150.0)).unwrap();
+        assert!(line.overload.is_none() && line.hides_overload(), "{line:?}");
+        assert!(line.plateau_iops.low <= 2048.0 && line.plateau_iops.high >= 2048.0, "{line:?}");
+    }
+
+    #[test]
+    fn storage_without_a_bucket_has_no_burst() {
+        for asked in [&[500.0, 1000.0, 1900.0, 2000.0, 1990.0], &[500.0, 1000.0, 2000.0, 1600.0, 1200.0]] {
+            let line = load_line::find(&points(asked, f64::MAX, 0.0)).unwrap();
+            assert_eq!(line.burst, None);
+        }
+    }
+}
