@@ -435,7 +435,7 @@ fn try_outputs(matches: &ArgMatches) -> anyhow::Result<()> {
 fn doing(doing: &Doing) -> String {
     match doing {
         Doing::Layout => "laying out a scratch file".into(),
-        Doing::Precondition(Stage::Purge) => "preconditioning: discarding all blocks".into(),
+        Doing::Precondition(Stage::Purge) => "preconditioning: discarding the blocks".into(),
         Doing::Precondition(Stage::Fill) => "preconditioning: writing all blocks twice".into(),
         Doing::Precondition(Stage::Round(number)) => format!("preconditioning: round {number}"),
         Doing::Ceiling(engine, depth) => format!("null engine at the load line of {engine}, {depth}"),

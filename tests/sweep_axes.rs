@@ -132,4 +132,14 @@ fn preconditioning_fills_the_target_twice_and_judges_five_rounds() {
     let page = std::fs::read_to_string(place.path().join("s.html")).unwrap();
     assert!(page.contains("Steady state convergence") && page.contains("8 MiB written in order"));
     assert_eq!(names(place.path()), ["s.html", "s.json", "there"]);
+
+    // The part of the file that the sweep uses, and no other.
+    let part = ["there", "--engine=psync", "--allow-writes", "--offset=256k", "--size=128k", "--time=2s", "--no-files"];
+    let output = run(place.path(), &[&always[..], &part].concat());
+    assert!(stdout(&output).contains("256 KiB written in order"), "{}", stdout(&output));
+    let data = std::fs::read(place.path().join("there")).unwrap();
+    let untouched = |range: std::ops::Range<usize>| data[range].iter().all(|byte| *byte == 1);
+    assert!(untouched(0..256 << 10) && !untouched(256 << 10..384 << 10) && untouched(384 << 10..1 << 20));
+    let nothing = refused(place.path(), &[&always[..], &["--engine=null", "--size=1m", "--no-files"]].concat());
+    assert!(nothing.contains("nothing to fill"), "{nothing}");
 }

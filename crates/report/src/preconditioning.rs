@@ -9,7 +9,10 @@ use crate::svg::{Axis, Chart, Format, Series};
 /// The stages and their outcome in one sentence each.
 pub(crate) fn said(found: &Preconditioning) -> String {
     let purged = match &found.not_purged {
-        None => "all blocks discarded".to_string(),
+        None => match found.purged_bytes {
+            Some(count) => format!("{} discarded", bytes(count as f64)),
+            None => "discarded".to_string(),
+        },
         Some(reason) => format!("not purged ({reason})"),
     };
     let rounds = format!("{} rounds of {} ({})", found.rounds.len(), nanoseconds(found.round_ns as f64), found.rw);
@@ -69,6 +72,7 @@ mod tests {
         Preconditioning {
             rounds: iops.iter().map(|&iops| Round { iops, lat_mean_ns: 1e6 }).collect(),
             window: SteadyWindow::last(iops),
+            purged_bytes: Some(1 << 30),
             fill_bytes: 2 << 30,
             round_ns: 60_000_000_000,
             rw: "randwrite".into(),
@@ -79,10 +83,7 @@ mod tests {
     #[test]
     fn the_outcome_is_told_with_its_figures() {
         let steady = said(&found(&[9000.0, 1000.0, 1000.0, 1000.0, 1000.0, 1050.0]));
-        assert!(
-            steady.contains("all blocks discarded; 2 GiB written in order; 6 rounds of 60 s (randwrite)"),
-            "{steady}"
-        );
+        assert!(steady.contains("1 GiB discarded; 2 GiB written in order; 6 rounds of 60 s (randwrite)"), "{steady}");
         assert!(steady.contains("; steady in rounds 2 to 6: 1.01k IOPS, which differ by 4.95 %"), "{steady}");
         let falling = said(&found(&[5.0, 4.0, 3.0, 2.0, 1.0]));
         assert!(falling.contains("; not steady in rounds 1 to 5") && falling.contains("drift by -133 %"), "{falling}");

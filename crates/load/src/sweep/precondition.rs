@@ -29,7 +29,7 @@ impl Default for Rounds {
 /// A step of the preconditioning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The blocks of the device are discarded.
+    /// The blocks of the device that the sweep uses are discarded.
     Purge,
     /// Every block is written, in order.
     Fill,
@@ -63,7 +63,7 @@ pub(super) fn precondition(plans: &Plans, effort: Rounds, carry: &mut Carry) -> 
     match &plans.purge {
         Err(reason) => found.not_purged = Some(reason.clone()),
         Ok(plan) => match carry(Stage::Purge, plan) {
-            Ok(Some(_)) => {}
+            Ok(Some(job)) => found.purged_bytes = Some(job.directions.trim.bytes),
             Ok(None) => return Ok(None),
             Err(error) if error.kind == ErrorKind::System => found.not_purged = Some(error.to_string()),
             Err(error) => return Err(error),
@@ -144,7 +144,11 @@ mod tests {
         let found = precondition(&plans(Ok(Plan::default())), effort, &mut |stage, _| {
             stages.push(stage);
             Ok(Some(match stage {
-                Stage::Purge => JobResult::default(),
+                Stage::Purge => {
+                    let mut job = JobResult::default();
+                    job.directions.trim.bytes = 4096 * 1_000_000;
+                    job
+                }
                 Stage::Fill => {
                     // In order: nothing needs to be copied.
                     drive.erased = drive.spare;
@@ -160,7 +164,7 @@ mod tests {
         let (first, window) = (found.rounds[0].iops, found.window.unwrap());
         // Four writes in the drive for each one of the host, in the end.
         assert!(first > 40_000.0 && (window.average / 25_000.0 - 1.0).abs() < 0.1, "{found:?}");
-        assert_eq!(found.fill_bytes, 2 * 4096 * 1_000_000);
+        assert_eq!((found.purged_bytes, found.fill_bytes), (Some(4096 * 1_000_000), 2 * 4096 * 1_000_000));
     }
 
     #[test]

@@ -148,6 +148,12 @@ impl Workload {
         }
         if engines.iter().all(|engine| engine.opens_files || engine.diskless) {
             let names: Vec<String> = targets.iter().map(|target| place(target)).collect();
+            if effort.precondition.is_some() && !names.is_empty() && !request.allow_writes {
+                return Err(refused(
+                    names.join(", "),
+                    "--precondition would destroy what is there; --allow-writes insists",
+                ));
+            }
             workload.name = if names.is_empty() { "no storage".into() } else { names.join(", ") };
             if !targets.is_empty() && engines.iter().any(|engine| engine.opens_files) {
                 workload.settings.push(filename(&targets));
@@ -268,9 +274,18 @@ impl Workload {
     /// # Errors
     /// A bad option.
     pub fn precondition(&self, round_ns: u64, depth: u32) -> Result<Plans, Error> {
-        let engine = self.engines.first().cloned().unwrap_or_default();
+        let mut engine = None;
+        for name in &self.engines {
+            if !Maker::find(name)?.spec.diskless {
+                engine.get_or_insert_with(|| name.clone());
+            }
+        }
+        let Some(engine) = engine else {
+            let what = format!("--precondition with the engine {}", self.engines.join(", "));
+            return Err(Error::usage("there is nothing to fill:", what, "it has no storage: name one that has"));
+        };
         // The place alone: neither the rate nor the pauses of the workload slow the fill.
-        const PLACE: [&str; 5] = ["filename", "size", "filesize", "direct", "buffered"];
+        const PLACE: [&str; 6] = ["filename", "offset", "size", "filesize", "direct", "buffered"];
         let place = || self.settings.iter().filter(|setting| PLACE.contains(&setting.option.name)).cloned();
         let whole = |rw: &str, bs: &str, engine: &str| {
             let own =
@@ -618,15 +633,15 @@ pub(super) fn check_target(target: &Path, writes: bool, allow_writes: bool) -> R
         return Err(Error::usage("cannot sweep", place, "it is neither a file nor a directory nor a block device"));
     }
     if writes && !allow_writes {
-        return Err(Error {
-            kind: ErrorKind::Refused,
-            what: "refused to write to".into(),
-            place,
-            hint: "this workload would destroy what is there; --allow-writes insists, a directory as TARGET gets a scratch file".into(),
-            source: None,
-        });
+        let hint = "this workload would destroy what is there; --allow-writes insists, a directory as TARGET gets a \
+                    scratch file";
+        return Err(refused(place, hint));
     }
     Ok(())
+}
+
+fn refused(place: String, hint: &str) -> Error {
+    Error { kind: ErrorKind::Refused, what: "refused to write to".into(), place, hint: hint.into(), source: None }
 }
 
 #[cfg(test)]
