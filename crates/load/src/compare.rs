@@ -453,13 +453,18 @@ fn of_kept(figure: String, curves: [&Curve; 2], axis: &str, objectives: &[Object
     effect
 }
 
-/// The change between two independent estimates: relative errors add in quadrature. `bound`: one of them is a lower
-/// bound.
+/// The change between two independent estimates. `bound`: one of them is a lower bound.
+///
+/// On the scale of logarithms, the distances from each mean to the end of its interval that matters add in quadrature
+/// (Zou and Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in
+/// Medicine 27, 2008): the intervals of plateaus and load lines reach further to one side than to the other.
 fn of_estimates(figure: String, larger_is_better: Option<bool>, a: Estimate, b: Estimate, bound: bool) -> Effect {
-    let mean = if a.mean > 0.0 { b.mean / a.mean - 1.0 } else { 0.0 };
-    let relative = |side: Estimate| (side.high - side.low) / 2.0 / side.mean.max(f64::MIN_POSITIVE);
-    let half = relative(a).hypot(relative(b)) * (1.0 + mean);
-    let change = Estimate { mean, low: (mean - half).max(-1.0), high: mean + half };
+    // Beyond this nothing makes sense, and infinite numbers have no place in JSON.
+    let ln = |value: f64| value.max(f64::MIN_POSITIVE).ln().clamp(-100.0, 100.0);
+    let mean = if a.mean > 0.0 { ln(b.mean) - ln(a.mean) } else { 0.0 };
+    let below = (ln(b.mean) - ln(b.low)).hypot(ln(a.high) - ln(a.mean));
+    let above = (ln(b.high) - ln(b.mean)).hypot(ln(a.mean) - ln(a.low));
+    let change = Estimate { mean: mean.exp_m1(), low: (mean - below).exp_m1(), high: (mean + above).exp_m1() };
     let cannot_tell = if bound { Some(CannotTell::LowerBound) } else { effect::beyond_sense(&change) };
     Effect { figure, larger_is_better, a, b, change, cannot_tell }
 }
@@ -564,6 +569,22 @@ mod tests {
         );
         let back = of_documents(["b", "a"], [&deep, &shallow], "load_line", &[]).unwrap();
         assert_eq!(back.effects[1].outcome(), Outcome::Smaller);
+    }
+
+    /// The interval of A reaches far above its mean, and holds all that B may be.
+    #[test]
+    fn an_interval_that_reaches_to_one_side_does_so_in_the_change() {
+        let (mut wide, higher) = (swept("io_uring", 2048.0), swept("io_uring", 2300.0));
+        let line = wide.curves[0].line.as_mut().unwrap();
+        line.plateau_iops = Estimate { mean: 2048.0, low: 2047.0, high: 2517.0 };
+        line.load_line = Some(Estimate { mean: 76.0, low: 1.0, high: 124.0 });
+        let documents = [wide, higher].map(Document::Sweep);
+        for (names, sides) in [(["a", "b"], [0, 1]), (["b", "a"], [1, 0])] {
+            let result = of_documents(names, sides.map(|side| &documents[side]), "plateau_iops", &[]).unwrap();
+            for effect in &result.effects {
+                assert_eq!(effect.outcome(), Outcome::Undecided, "{effect:?}");
+            }
+        }
     }
 
     #[test]
