@@ -73,9 +73,34 @@ fn steady_results_have_no_change_and_few_results_say_nothing() {
     let place = directory();
     results(place.path(), &[100_000.0, 50_000.0, 40_000.0]);
     assert!(stdout(&succeed(place.path(), &["history", "."])).contains("a change can be told from 9 on"));
+    let page = page_of(place.path());
+    assert!(page.contains("Too few results to tell a change") && page.contains("<svg"), "nothing is said to be steady");
     let output = history(place.path(), &["--fail-if-slower", "1%"]);
     assert_eq!(output.status.code(), Some(4));
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+}
+
+/// The page of a directory, which is written elsewhere.
+fn page_of(results: &Path) -> String {
+    let place = directory();
+    let path = place.path().join("h.html");
+    succeed(results, &["history", ".", "--html", path.to_str().unwrap()]);
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn results_without_a_plateau_get_their_reason_and_no_empty_chart() {
+    let place = directory();
+    for day in 0..10 {
+        let result = swept("/dev/sda", (20_000 + day) * DAY_MS, 100_000.0, 16.0);
+        let mut result: serde_json::Value = serde_json::from_str(&result).unwrap();
+        let line = &mut result["curves"][0]["line"];
+        (line["load_line"], line["unnamed"]) = (serde_json::Value::Null, "the machine changed".into());
+        file(place.path(), &format!("{day}.json"), result.to_string());
+    }
+    let page = page_of(place.path());
+    assert!(page.contains("Too few results to tell a change") && page.contains("3.json names no plateau: the machine"));
+    assert!(!page.contains("by time"), "an empty chart");
 }
 
 #[test]

@@ -5,14 +5,20 @@ use report::html::{Frame, Table, cards};
 use report::svg::{Axis, Chart, Format, Series as Line, escape};
 
 use super::series::{Figure, Series};
-use super::table::{cells_of, sentences};
+use super::table::{cells_of, nameless, sentences};
 
 /// The page: no script, nothing from the network.
 pub fn page(history: &[Series]) -> String {
     let changed = history
         .iter()
         .filter(|series| [Figure::Plateau, Figure::LoadLine].iter().any(|figure| !series.changes(*figure).is_empty()));
+    // Where nothing can be told, nothing is said to be unchanged.
+    let told = history.iter().filter(|series| series.figure(Figure::Plateau).len() >= series.fewest).count();
     let headline = match (changed.count(), history.len()) {
+        (0, _) if told == 0 => "Too few results to tell a change".to_string(),
+        (0, all) if told < all => {
+            format!("No significant change in {told} of {all} targets, too few results of others")
+        }
         (0, _) => "No significant change".to_string(),
         (1, 1) => "The results changed".to_string(),
         (changed, all) => format!("{changed} of {all} targets changed"),
@@ -24,13 +30,17 @@ pub fn page(history: &[Series]) -> String {
 }
 
 fn part(series: &Series) -> String {
-    let said: String =
-        sentences(series).iter().map(|text| format!("<p class=\"about\">{}</p>", escape(text))).collect();
+    let said: String = sentences(series)
+        .iter()
+        .chain(&nameless(series))
+        .map(|text| format!("<p class=\"about\">{}</p>", escape(text)))
+        .collect();
     let iops = Axis::linear("IOPS").format(Format::Count);
     let charts = [
-        chart(series, Figure::Plateau, "Plateau", iops),
-        chart(series, Figure::LoadLine, "Load line", Axis::linear("iodepth")),
+        (Figure::Plateau, chart(series, Figure::Plateau, "Plateau", iops)),
+        (Figure::LoadLine, chart(series, Figure::LoadLine, "Load line", Axis::linear("iodepth"))),
     ];
+    let charts = charts.into_iter().filter(|(figure, _)| !series.figure(*figure).is_empty()).map(|(_, chart)| chart);
     let mut table =
         Table::new("Results", &["", "started", "plateau", "95 % interval", "load line", "interval", "result"]);
     for (index, entry) in series.entries.iter().enumerate() {

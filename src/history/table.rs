@@ -23,13 +23,16 @@ fn part(series: &Series, style: Style) -> String {
         table.row(cells);
     }
     let mut out = format!("{}\n{}", series.name, table.cut(style.width.saturating_sub(2)).render(style, 2));
-    for entry in series.entries.iter().filter(|entry| entry.figure(Figure::Plateau).is_none()) {
-        out += &format!("  {} names no plateau: {}\n", entry.file, entry.reason());
-    }
-    for sentence in sentences(series) {
+    for sentence in nameless(series).iter().chain(&sentences(series)) {
         out += &format!("  {sentence}\n");
     }
     out
+}
+
+/// A sentence for each result without a plateau.
+pub fn nameless(series: &Series) -> Vec<String> {
+    let without = series.entries.iter().filter(|entry| entry.figure(Figure::Plateau).is_none());
+    without.map(|entry| format!("{} names no plateau: {}", entry.file, entry.reason())).collect()
 }
 
 /// A value and its interval in two cells.
