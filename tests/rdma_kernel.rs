@@ -36,9 +36,9 @@ echo "all of it"
 }
 
 /// The kernel's host finds Plimsoll's target by discovery, reads back what it wrote through several queues, in capsules
-/// and by RDMA, and makes a file system. It comes back after resets amid I/O, and after an end of the target. A device
-/// that goes takes its connections along, and the target serves on it again when it is back. A target that may not lock
-/// memory says so.
+/// and by RDMA, and makes a file system. It comes back after resets amid I/O, and after an end of the target. A host
+/// that disconnects amid I/O leaves nothing in the target. A device that goes takes its connections along, and the
+/// target serves on it again when it is back. A target that may not lock memory says so.
 #[test]
 #[ignore = "boots a guest: make test-guest"]
 fn plimsoll_serves_linux_over_soft_roce() {
@@ -89,6 +89,21 @@ wait_for is_live
 wait $load || { cat /tmp/load; failed "I/O over an end of the target"; }
 verified --filename=$block --rw=randwrite --bs=4k --iodepth=4 --size=1m --do_verify=1
 echo "restart"
+# The host disconnects amid I/O: its load ends in an error, and nothing of the host stays in the target.
+for round in 1 2 3; do
+  fio --name=l --filename=$block --rw=randrw --bsrange=4k-64k --iodepth=16 --ioengine=libaio --direct=1 --size=16m \
+    --time_based --runtime=600 > /tmp/load 2>&1 &
+  load=$!
+  sleep 2
+  disconnect
+  wait $load && { cat /tmp/load; failed "a load goes on without its disk, round $round"; }
+  grep -qE 'error|err=' /tmp/load || { cat /tmp/load; failed "no error is told, round $round"; }
+  wait_for is_idle
+  connect -i 1 -W 1 -P 1
+  block=/dev/$(disk 1)
+  verified --filename=$block --rw=randwrite --bsrange=4k-64k --iodepth=4 --size=1m --do_verify=1
+done
+echo "disconnects"
 rpc nvmf_get_stats
 grep -q '"trtype": "RDMA"' /tmp/said || { cat /tmp/said; failed 'no counters of RDMA'; }
 # The device goes amid I/O, and the target says so. Soft-RoCE of this kernel waits for the programs that have its device
