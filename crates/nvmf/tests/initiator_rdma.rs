@@ -16,7 +16,7 @@ use nvmf::initiator::{
 use nvmf::spec::rdma::Reject;
 use nvmf::spec::{Command, Range, Status, opcode::io as op};
 use rustix::event::Timespec;
-use verbs::double::miss;
+use verbs::double::{counts, miss};
 
 const BYTES: usize = 256 << 10;
 const SLOTS: u32 = 8;
@@ -403,6 +403,40 @@ fn a_lost_controller_is_found_again_and_what_was_outstanding_is_known() {
     assert!(host.finish(2).unwrap().iter().all(|done| done.status.is_ok()));
     let memory = server.memory.lock().unwrap();
     assert!(memory[..4096].iter().all(|&byte| byte == 7) && memory[32768..][..16384].iter().all(|&byte| byte == 8));
+}
+
+/// The controller ends its connections while the cable is cut, so that it cannot say so. The host's commands have
+/// arrived: a host that waits for responses, and sends nothing, finds the end out by itself. It goes on waiting for a
+/// controller that takes its time.
+#[test]
+fn an_end_that_nobody_hears_of_is_found_out() {
+    for has_gone in [true, false] {
+        let server = Server::start(Style::default(), BYTES, Arc::new(|_| Mood::Ignore), open());
+        let mut host = connect(&server, |options| options.keep_alive = Duration::ZERO);
+        host.issue(read(0, 4096));
+        host.issue(write(1, 4096));
+        host.queues[0].send(&host.ops).unwrap();
+        wait_until("the commands have arrived", || server.seen.ignored.load(Ordering::Acquire) == 2);
+        server.fabric.cut();
+        if has_gone {
+            server.down.store(true, Ordering::Release);
+            wait_until("the connections have ended", || server.seen.downs.load(Ordering::Acquire) > 0);
+        }
+        server.fabric.mend();
+        let (mut done, begin, before) = (Vec::new(), Instant::now(), counts().posts);
+        let outcome = loop {
+            assert!(host.queues[0].may_sleep().is_ok());
+            match host.queues[0].receive(&mut host.ops, &mut done) {
+                Ok(_) if counts().posts >= before + 2 => break Ok(()), // two probes have got through
+                Ok(_) => assert!(begin.elapsed() < PATIENCE, "nothing is found out"),
+                Err(broken) => break Err(broken.to_string()),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert_eq!(outcome.is_err(), has_gone, "{outcome:?}");
+        assert!(outcome.err().is_none_or(|words| words.contains("does not answer")));
+        assert!(done.is_empty() && host.queues[0].outstanding() == 2, "{done:?}");
+    }
 }
 
 #[test]

@@ -82,6 +82,10 @@ pub struct Seen {
     pub beyond: AtomicU32,
     /// Connections that the controller has ended.
     pub ended: AtomicU32,
+    /// Commands that get no answer ([`Mood::Ignore`]).
+    pub ignored: AtomicU32,
+    /// Turns of the controller without a connection, because it is down.
+    pub downs: AtomicU32,
     pub alive: Arc<AtomicU32>,
 }
 
@@ -180,6 +184,7 @@ impl Target {
         }
         if down {
             self.connections.clear();
+            self.seen.downs.fetch_add(1, Ordering::Release);
         }
         for connection in self.connections.values_mut() {
             let mut finished = Vec::new();
@@ -277,7 +282,10 @@ impl Working<'_> {
         }
         let mood = if is_io { whim(&command) } else { Mood::Serve };
         match mood {
-            Mood::Ignore => return,
+            Mood::Ignore => {
+                self.seen.ignored.fetch_add(1, Ordering::Release);
+                return;
+            }
             Mood::Close => return self.connection.is_over = true,
             Mood::Fail(status) => return self.answer(command.cid, status, 0),
             Mood::Other(cid) => return self.answer(cid, Status::SUCCESS, 0),

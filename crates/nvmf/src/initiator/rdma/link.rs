@@ -11,10 +11,16 @@
 //! acknowledgement has come, also after the response. So a capsule's place is free when its SEND, or a later one, has
 //! completed; and a command whose data are in the capsule ends with the later of its two ends. All other commands end
 //! with the response, and only each sixteenth of their SENDs makes a completion.
+//!
+//! A card notices that its peer has gone when it sends. A controller that ends a connection while a cable is cut cannot
+//! say so, and a queue that waits for responses alone would wait for ever. So after a silence the queue sends a probe:
+//! an RDMA WRITE of no bytes, which names no memory (section 9.7.4: its key is not looked at), and which only the
+//! peer's card notices.
 
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use verbs::either::{Channel, Completions, Pair};
@@ -36,6 +42,8 @@ pub(super) const SIGNAL_EVERY: u32 = 16;
 const BATCH: usize = 64;
 /// Polls without a completion after which the events of the connection are looked at: a system call.
 const QUIET_POLLS: u32 = 1024;
+/// The silence after which a queue that waits for responses sends a probe.
+const SILENCE: Duration = Duration::from_secs(5);
 /// SGLS of Identify Controller: data in the capsule by an offset can be used.
 const SGLS_OFFSET: u32 = 1 << 20;
 
@@ -62,6 +70,8 @@ struct Sending {
     cid: u16,
     /// Data behind the command.
     data: Option<Part>,
+    /// True for a probe, which has no command.
+    is_probe: bool,
 }
 
 /// A queue of a controller on its queue pair.
@@ -91,6 +101,8 @@ pub struct RdmaLink {
     /// True if the thread has slept, or something failed: the connection may have an event.
     looks_for_events: bool,
     quiet_polls: u32,
+    /// The first look for events that found nothing since the last completion, or the last probe.
+    silent_since: Option<Instant>,
 }
 
 impl fmt::Debug for RdmaLink {
@@ -132,7 +144,7 @@ impl RdmaLink {
             capsule_bytes: 0,
             commands: vec![None; depth as usize].into(),
             free: (0..depth as u16).rev().collect(),
-            sendings: vec![Sending { cid: 0, data: None }; places].into(),
+            sendings: vec![Sending { cid: 0, data: None, is_probe: false }; places].into(),
             next: 0,
             taken: 0,
             unposted: 0,
@@ -140,6 +152,7 @@ impl RdmaLink {
             polled: Vec::with_capacity(BATCH),
             looks_for_events: false,
             quiet_polls: 0,
+            silent_since: None,
         }
     }
 
@@ -206,21 +219,50 @@ impl RdmaLink {
         };
         self.free.pop();
         self.memory.write_capsule(self.next, &Command { cid, sgl, ..command });
-        self.sendings[self.next] = Sending { cid, data: data.filter(|_| in_capsule) };
+        self.sendings[self.next] = Sending { cid, data: data.filter(|_| in_capsule), is_probe: false };
         self.commands[usize::from(cid)] =
             Some(Outstanding { tag, command, transfer, copied, has_left: false, in_capsule, response: None });
-        self.next = if self.next + 1 == self.sendings.len() { 0 } else { self.next + 1 };
-        self.taken += 1;
-        self.unposted += 1;
+        self.take_place();
         true
     }
 
     #[inline]
+    fn take_place(&mut self) {
+        self.next = if self.next + 1 == self.sendings.len() { 0 } else { self.next + 1 };
+        self.taken += 1;
+        self.unposted += 1;
+    }
+
+    /// Sends a probe if responses are awaited, and nothing has come for long: its failure is the end of the connection.
+    fn probe_silence(&mut self) -> Result<(), Broken> {
+        let since = *self.silent_since.get_or_insert_with(Instant::now);
+        // SENDs that wait for places probe the peer, too.
+        if self.outstanding() == 0 || self.taken == self.sendings.len() || since.elapsed() < SILENCE {
+            return Ok(());
+        }
+        self.silent_since = Some(Instant::now());
+        self.sendings[self.next] = Sending { cid: 0, data: None, is_probe: true };
+        self.take_place();
+        self.post()
+    }
+
+    #[inline]
     pub(in crate::initiator) fn send(&mut self, _buffers: &impl Buffers) -> Result<bool, Broken> {
+        self.post().map(|()| true)
+    }
+
+    #[inline]
+    fn post(&mut self) -> Result<(), Broken> {
         while self.unposted > 0 {
             let places = self.sendings.len();
             let place = (self.next + places - self.unposted) % places;
-            let Sending { cid, data } = self.sendings[place];
+            let Sending { cid, data, is_probe } = self.sendings[place];
+            if is_probe {
+                let request = Request::Write { address: 0, key: 0 };
+                self.stack.post(&self.pair, Work { id: place as u64, request, parts: &[], signaled: true })?;
+                (self.silent, self.unposted) = (0, self.unposted - 1);
+                continue;
+            }
             let signaled = data.is_some() || self.silent + 1 == SIGNAL_EVERY;
             let capsule = self.memory.capsule(place);
             let parts = [capsule, data.unwrap_or(capsule)];
@@ -233,7 +275,7 @@ impl RdmaLink {
                 command.has_left = true;
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     #[inline]
@@ -247,10 +289,11 @@ impl RdmaLink {
             self.quiet_polls += 1;
             if self.looks_for_events || self.quiet_polls == QUIET_POLLS {
                 self.look_for_events().or_else(|end| self.take_rest(end, buffers, done))?;
+                self.probe_silence()?;
             }
             return Ok(Arrived::Nothing);
         }
-        self.quiet_polls = 0;
+        (self.quiet_polls, self.silent_since) = (0, None);
         let arrived = if self.polled.len() == BATCH { Arrived::Full } else { Arrived::Something };
         self.take_polled(buffers, done).map(|()| arrived)
     }
@@ -314,7 +357,7 @@ impl RdmaLink {
         let ended = (place + places - oldest) % places + 1;
         debug_assert!(ended <= self.taken - self.unposted, "the card reports work that it was given");
         self.taken -= ended;
-        let Sending { cid, data } = self.sendings[place];
+        let Sending { cid, data, .. } = self.sendings[place];
         if data.is_some()
             && let Some(command) = &mut self.commands[usize::from(cid)]
         {

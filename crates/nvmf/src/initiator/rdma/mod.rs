@@ -5,8 +5,8 @@
 //! link ─► capsules by SEND, data by the controller's RDMA, responses into receives
 //! ```
 //!
-//! NVM Express RDMA Transport Specification 1.0. The initiator registers memory once for an association, issues no RDMA
-//! itself, and never asks for remote invalidation: a key of an op's memory serves the next op, too.
+//! NVM Express RDMA Transport Specification 1.0. The initiator registers memory once for an association, moves no data
+//! by RDMA itself, and never asks for remote invalidation: a key of an op's memory serves the next op, too.
 
 mod arena;
 mod link;
