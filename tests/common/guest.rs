@@ -134,11 +134,11 @@ const RDMA_PRELUDE: &str = r#"
 PORT=4420 AT='-t rdma -a 10.0.2.15 -s 4420'
 rdma_device() { try rdma link add rxe0 type rxe netdev eth0; }
 says 'state ACTIVE' rdma link show rxe0/1
-# Starts the target, for hosts that $access names, through another program if there is one.
-access=--allow-any-host
+# Starts the target at the address $RDMA, for hosts that $access names, through another program if there is one.
+access=--allow-any-host RDMA=10.0.2.15
 serve() {
   [ -f /tmp/served ] || truncate -s 64M /tmp/served
-  "$@" $PLIMSOLL serve --file /tmp/served --rdma 10.0.2.15 --listen 127.0.0.1 $access --nqn $SUBSYSTEM \
+  "$@" $PLIMSOLL serve --file /tmp/served --rdma $RDMA --listen 127.0.0.1 $access --nqn $SUBSYSTEM \
     --rpc-socket /tmp/rpc > /tmp/serve.log 2>&1 &
   serve=$!
   wait_for grep -q '^Linux: .*-t rdma' /tmp/serve.log
@@ -179,6 +179,52 @@ pub fn rdma_guest(directory: &Path, programs: &[&str], script: &str, outside: im
     let plimsoll = env!("CARGO_BIN_EXE_plimsoll");
     let guest = Guest { debian: "13", rdma: true, program: Some(plimsoll), programs, ..Guest::default() };
     start(guest, directory, 0, &format!("PLIMSOLL={plimsoll}\n{RDMA_PRELUDE}{script}"), outside)
+}
+
+/// The beginning of scripts with two RDMA devices more: rxe1 at 10.1.0.1 for hosts, and rxe2 at 10.1.0.2 for targets,
+/// with a switch between them. `cut_switch SECONDS` cuts the way between them: the links of both devices stay up, as
+/// those of cards do when a switch behind their own fails.
+const SWITCH_PRELUDE: &str = r#"
+# That of iproute2: that of busybox, which comes first, knows fewer rules.
+ip() { for at in /usr/sbin/ip /sbin/ip /usr/bin/ip; do [ ! -x $at ] || break; done; $at "$@"; }
+try ip link add br0 type bridge
+try ip link set br0 up
+for end in 0 1; do
+  try ip link add v$end type veth peer name m$end
+  try ip link set m$end master br0
+  try ip link set m$end up
+  try ip link set v$end up
+done
+# Packets between two addresses of one machine take the cable by rules that come before the table of local addresses.
+# An address is answered for by its own device alone, and not by the switch.
+echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore
+for end in all v0 v1; do
+  echo 1 > /proc/sys/net/ipv4/conf/$end/accept_local; echo 0 > /proc/sys/net/ipv4/conf/$end/rp_filter
+done
+try ip addr add 10.1.0.1/32 dev v0
+try ip addr add 10.1.0.2/32 dev v1
+for from in 'iif lo' 'oif v0'; do try ip rule add pref 1 $from to 10.1.0.2 table 1; done
+for from in 'iif lo' 'oif v1'; do try ip rule add pref 1 $from to 10.1.0.1 table 2; done
+try ip rule add pref 100 table local; try ip rule del pref 0
+# A link that goes down takes its route along.
+add_routes() {
+  try ip route replace 10.1.0.2 dev v0 src 10.1.0.1 table 1
+  try ip route replace 10.1.0.1 dev v1 src 10.1.0.2 table 2
+}
+add_devices() { try rdma link add rxe1 type rxe netdev v0; try rdma link add rxe2 type rxe netdev v1; }
+add_routes
+add_devices
+wait_for ping -c 1 -W 1 10.1.0.2 > /dev/null
+cut_switch() { try ip link set br0 down; sleep $1; try ip link set br0 up; }
+"#;
+
+/// A guest as [`rdma_guest`], with two RDMA devices more and a switch between them.
+pub fn switch_guest(directory: &Path, script: &str) -> String {
+    let plimsoll = env!("CARGO_BIN_EXE_plimsoll");
+    let (modules, programs) = ("veth bridge", &["ip"][..]);
+    let guest = Guest { debian: "13", rdma: true, modules, program: Some(plimsoll), programs, ..Guest::default() };
+    let script = format!("PLIMSOLL={plimsoll}\n{RDMA_PRELUDE}{SWITCH_PRELUDE}{script}");
+    start(guest, directory, 0, &script, |order| panic!("{order}"))
 }
 
 /// A guest of Debian 13 with packages of it. Plimsoll is there as `$PLIMSOLL`.
