@@ -155,11 +155,9 @@ fn with_file(invocation: &Invocation, file: &Path) -> anyhow::Result<Side> {
 
 fn with_engine(invocation: &Invocation, engine: &str) -> anyhow::Result<Side> {
     let engine = Maker::find(engine)?.spec;
-    let mut plan = invocation.plan()?;
-    for job in &mut plan.jobs {
-        job.engine = engine.name.into();
-    }
-    Ok(Side { name: engine.name.into(), plan })
+    let mut with = invocation.clone();
+    with.run.engine = Some(engine.name.into());
+    Ok(Side { name: engine.name.into(), plan: with.plan()? })
 }
 
 /// Results are JSON; job files never start with a brace.

@@ -165,6 +165,20 @@ fn two_engines_run_the_same_job() {
     assert_eq!(result["runs"][0][1]["jobs"][0]["facts"]["engine"], "null");
 }
 
+/// The job is judged by the engine that runs it, not by the one that it would have without `--engine`.
+#[test]
+fn two_engines_each_judge_the_job() {
+    let place = directory();
+    file(place.path(), "job.fio", "[a]\nfilename=data\nsize=1m\nrw=randread\niodepth=8\nfixedbufs=1\n");
+    let output = succeed(place.path(), &["compare", "--engine=io_uring,null", "job.fio", "--pairs=2", "--json"]);
+    let said = stderr(&output);
+    assert!(!said.contains("psync") && !said.contains("iodepth=8 has"), "{said}");
+    assert!(said.contains("fixedbufs=1 has no effect on job a: it belongs to io_uring"), "{said}");
+    let output = succeed(place.path(), &["compare", "--engine=psync,null", "job.fio", "--pairs=2", "--json"]);
+    let said = stderr(&output);
+    assert!(said.contains("iodepth=8 has no effect: the engine psync has one request in flight"), "{said}");
+}
+
 #[test]
 fn text_has_the_sentence() {
     let place = directory();

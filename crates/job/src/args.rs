@@ -131,6 +131,8 @@ pub struct RunOptions {
     pub total_rate_iops: Option<u64>,
     /// `--allow-mounted-write`, `--allow-signature`: refusals that the user overrides.
     pub allow: Allow,
+    /// The engine of all jobs, whatever they say (`compare --engine`).
+    pub engine: Option<String>,
     /// True if jobs that verify and write save their state (`verify_state_save`) unless they say otherwise.
     pub saves_state: bool,
     /// True if the text after a number is ignored where fio ignores it, and `--parse-only` needs no job.
@@ -567,6 +569,7 @@ impl Invocation {
             warnings_fatal: self.run.warnings_fatal,
             sections: self.run.sections.clone(),
             allow: self.run.allow,
+            engine: self.run.engine.clone(),
             saves_state: self.run.saves_state
                 || self.run.trigger_file.is_some()
                 || self.run.trigger_timeout_ns.is_some(),

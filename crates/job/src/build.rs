@@ -34,6 +34,8 @@ pub struct Imposed {
     pub sections: Vec<String>,
     /// The refusals that the command line overrides.
     pub allow: Allow,
+    /// The engine of all jobs, whatever they say.
+    pub engine: Option<String>,
     /// Jobs that verify and write save their state unless they say otherwise.
     pub saves_state: bool,
     /// Directory of the files with verify states.
@@ -76,7 +78,8 @@ pub struct Draft {
     pub(crate) steady_interval_ns: u64,
     /// The last setting of each option, by its canonical name, and whether the job itself made it.
     set: BTreeMap<&'static str, (Setting, bool)>,
-    /// True while the settings are the job's own; false while they come from a global section.
+    /// True while the settings are the job's own and meant for its own engine; false while they come from a global
+    /// section, or another engine is imposed.
     own: bool,
     /// File and line of the section's heading.
     section: Place,
@@ -206,6 +209,14 @@ impl Draft {
         }
         self.set.insert(option.name, (setting.clone(), self.own));
         Ok(())
+    }
+
+    /// Sets an option last, whatever the job says.
+    fn impose(&mut self, name: &str, value: &str) -> Result<(), Error> {
+        match crate::options::find(name) {
+            Some(option) => self.set(&Setting { option, value: Some(value.into()), place: Place::CommandLine }),
+            None => Ok(()),
+        }
     }
 
     fn set_supported(&mut self, setting: &Setting, value: Option<&str>) -> Result<(), Error> {
@@ -793,11 +804,15 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
                     overridden(&globals, section, &mut plan.warnings);
                 }
                 let mut draft = globals.clone();
-                draft.own = true;
+                // An option of the job's own engine says nothing about one that is imposed.
+                draft.own = imposed.engine.is_none();
                 draft.job.name.clone_from(&section.name);
                 // fio gives each later job file's first job a stonewall before its own settings.
                 draft.job.time.stonewall |= std::mem::take(&mut stonewall);
                 draft.take(section)?;
+                if let Some(engine) = &imposed.engine {
+                    draft.impose("ioengine", engine)?;
+                }
                 let (mut job, warnings) = draft.finish(imposed)?;
                 job.options = written(section);
                 plan.jobs.push(job);
