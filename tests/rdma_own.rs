@@ -175,9 +175,10 @@ works $verify --bs=4k --size=256k --iodepth=4
 echo "down"
 begin --rw=randread --bs=4k --iodepth=4 --time_based --runtime=20 --ctrl_loss_tmo=3
 wait_for is_busy
-try ip link set v0 down
-sleep 1
-try ip link set v0 up
+# The target's link: its responses fail, and it ends the connection of the load, but cannot say so.
+try ip link set v1 down
+sleep 8
+try ip link set v1 up
 add_routes
 wait $load || grep -q 'error ' /tmp/load || { cat /tmp/load; failed 'no error is told'; }
 wait_for is_idle

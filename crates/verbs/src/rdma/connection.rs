@@ -26,8 +26,9 @@ use crate::stack::{
 const BACKLOG: i32 = 128;
 /// Time to find the address of a peer, and then the way to it.
 const RESOLVE_MS: i32 = 2000;
-/// Attempts to send again after no answer: the most that the field holds.
-const RETRIES: u8 = 7;
+/// Attempts to send again after no answer. The field holds 7 at most, which Soft-RoCE takes for no bound: there a pair
+/// whose peer has gone would never fail.
+const RETRIES: u8 = 6;
 /// The number of attempts after no receive that stands for no bound.
 const NO_BOUND: u8 = 7;
 
