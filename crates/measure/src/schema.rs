@@ -158,7 +158,7 @@ pub struct JobResult {
     #[serde(default)]
     pub backlog: Option<Backlog>,
     /// The part before the measured one (`ramp_time`); None without.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub ramp: Option<Ramp>,
     /// Over several ranks: nanoseconds from the start during which all of them were at work; None for one rank alone.
     #[serde(default)]

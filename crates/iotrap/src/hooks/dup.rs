@@ -10,6 +10,7 @@ use crate::abi::undisturbed::Undisturbed;
 use crate::open::tracking;
 use crate::policy::trace;
 use crate::state::group::{self, GroupRef};
+use crate::state::node::Lock;
 use crate::state::process;
 use crate::state::reason::Reason;
 use crate::state::table::{self, Entry};
@@ -142,7 +143,10 @@ fn control(fd: c_int, command: c_int, argument: usize, real: impl Fn() -> c_int)
             // SAFETY: null, or what the program gives these commands.
             match unsafe { lock.as_ref() } {
                 Some(lock) if c_int::from(lock.l_type) == libc::F_UNLCK => super::lock::before_unlock(fd),
-                Some(_) => super::lock::before(fd),
+                Some(_) if matches!(command, libc::F_OFD_SETLK | libc::F_OFD_SETLKW) => {
+                    super::lock::before(fd, Lock::OfOpenFile);
+                }
+                Some(_) => super::lock::before(fd, Lock::OfProcess),
                 None => {}
             }
             real()

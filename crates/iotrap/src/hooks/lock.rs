@@ -8,7 +8,7 @@ use crate::abi::undisturbed::Undisturbed;
 use crate::open::tracking;
 use crate::state::group::{self, GroupRef};
 use crate::state::lane;
-use crate::state::node::NodeRef;
+use crate::state::node::{Lock, NodeRef};
 use crate::state::reason::Reason;
 
 /// Waits for the requests that were submitted under a lock that the program is about to give back, or to weaken: the
@@ -18,19 +18,19 @@ pub fn before_unlock(fd: c_int) {
 }
 
 /// Ends the spreading of a file that is about to be locked through `fd`, which may be any descriptor of the file.
-pub fn before(fd: c_int) {
-    ends(fd, group::unwatch_all);
+pub fn before(fd: c_int, lock: Lock) {
+    ends(fd, lock, group::unwatch_all);
 }
 
 /// Ends the spreading of a file that is about to have a lease: the kernel refuses a lease if others have the file open,
 /// so the files of lanes are closed. They stay open if the process may hold a lock, which ends with the first close.
 pub fn before_lease(fd: c_int) {
-    ends(fd, group::close_lanes_of);
+    ends(fd, Lock::OfOpenFile, group::close_lanes_of);
 }
 
 /// Ends the spreading of a file that is about to be locked through `fd`. `gives_up` gives up descriptors of the library
 /// before the first lock of the file.
-fn ends(fd: c_int, gives_up: impl Fn(NodeRef)) {
+fn ends(fd: c_int, lock: Lock, gives_up: impl Fn(NodeRef)) {
     // A lock may also replace a stronger one.
     before_unlock(fd);
     if !lane::active() {
@@ -45,7 +45,7 @@ fn ends(fd: c_int, gives_up: impl Fn(NodeRef)) {
         node.get().drain();
         node.get().revalidate(fd);
         group::end_twins(node, Reason::Locked);
-        node.get().first_lock(|| gives_up(node));
+        node.get().first_lock(lock, || gives_up(node));
     };
     match GroupRef::proven(fd) {
         Some(group) => end(group.node_ref()),
@@ -66,7 +66,7 @@ fn ends(fd: c_int, gives_up: impl Fn(NodeRef)) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn flock(fd: c_int, operation: c_int) -> c_int {
     match operation & libc::LOCK_UN {
-        0 => before(fd),
+        0 => before(fd, Lock::OfOpenFile),
         _ => before_unlock(fd),
     }
     // SAFETY: the program's contract.
@@ -83,7 +83,7 @@ macro_rules! lockf {
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(fd: c_int, command: c_int, length: i64) -> c_int {
                 match command {
-                    libc::F_LOCK | libc::F_TLOCK => before(fd),
+                    libc::F_LOCK | libc::F_TLOCK => before(fd, Lock::OfProcess),
                     libc::F_ULOCK => before_unlock(fd),
                     _ => {}
                 }

@@ -16,7 +16,7 @@ use crate::abi::readable::is_readable;
 use crate::open::tracking;
 use crate::state::group::{self, GroupRef, Opened};
 use crate::state::lane;
-use crate::state::node::NodeRef;
+use crate::state::node::{Lock, NodeRef};
 use crate::state::process;
 use crate::state::proof;
 use crate::state::reason::Reason;
@@ -41,21 +41,18 @@ pub fn look_for(group: &GroupRef, fd: c_int, path: &[u8]) {
         }
         if found.device != device {
             // It may be the same file on another lane. Opening and closing the file there would drop the lock.
-            if found.mode & libc::S_IFMT == libc::S_IFREG && locks(other) != Locks::None {
+            if found.mode & libc::S_IFMT == libc::S_IFREG && lock_by(other).is_some() {
                 node.get().end(Reason::Locked);
             }
             return;
         }
-        match locks(other) {
-            Locks::None => {}
-            Locks::OfOpenFile => {
-                node.get().end(Reason::Locked);
-                node.get().first_lock(|| group::unwatch_all(node));
-            }
-            Locks::OfProcess => {
-                node.get().end(Reason::Locked);
-                node.get().first_lock(|| {}); // closing a private duplicate would drop the lock
-            }
+        if let Some(lock) = lock_by(other) {
+            node.get().end(Reason::Locked);
+            node.get().first_lock(lock, || {
+                if lock == Lock::OfOpenFile {
+                    group::unwatch_all(node); // for a lock of the process that would be the end
+                }
+            });
         }
         if other != fd {
             adopt(other, node, group.pool_index(), group.own());
@@ -266,23 +263,16 @@ fn number(digits: &[u8], radix: u32) -> Option<u64> {
     if digits.is_empty() { None } else { digits.iter().try_fold(0u64, digit) }
 }
 
-/// The locks that were taken by a descriptor.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Locks {
-    None,
-    /// Locks that end with the last descriptor of the open file: flock(2), open file description locks, leases.
-    OfOpenFile,
-    /// POSIX locks of fcntl(2), which end with the first descriptor of the file that the process closes, and others.
-    OfProcess,
-}
-
-/// The locks that were taken by a descriptor: before execve(2), before the process inherited it, or where no hook saw
-/// it. (proc_pid_fdinfo(5): a line for each.)
-fn locks(fd: c_int) -> Locks {
+/// The lock that was taken by a descriptor: before execve(2), before the process inherited it, or where no hook saw it.
+/// Of several, the one that ends first. (proc_pid_fdinfo(5): a line for each.)
+fn lock_by(fd: c_int) -> Option<Lock> {
     let mut path = raw::Digits::new(b"/proc/thread-self/fdinfo/");
     path.number(fd as u64);
-    let Some(file) = path.c_str().and_then(|path| raw::open(path, libc::O_RDONLY).ok()) else {
-        return Locks::OfProcess;
+    let Some(path) = path.c_str() else { return Some(Lock::OfProcess) };
+    let file = match raw::open(path, libc::O_RDONLY) {
+        Ok(file) => file,
+        Err(libc::ENOENT) => return None, // another thread has just closed the descriptor
+        Err(_) => return Some(Lock::OfProcess),
     };
     // The lines about locks follow four short ones.
     let mut room = [0u8; 512];
@@ -290,15 +280,16 @@ fn locks(fd: c_int) -> Locks {
     // SAFETY: the slice is valid for its length.
     let got = unsafe { raw::call(libc::SYS_read, raw::arg(file), to, bytes, 0, 0, 0) };
     let _ = raw::close(file);
-    let Ok(got) = raw::check(got) else { return Locks::OfProcess };
+    let got = match raw::check(got) {
+        Ok(got) => got,
+        Err(libc::ENOENT) => return None,
+        Err(_) => return Some(Lock::OfProcess),
+    };
     let said = room.get(..got).unwrap_or_default();
     let says = |word: &[u8]| said.windows(word.len()).any(|found| found == word);
-    match (says(b"\nlock:"), says(b": POSIX ")) {
-        (false, _) => Locks::None,
-        // A text that fills the room may be cut.
-        (true, false) if got < bytes => Locks::OfOpenFile,
-        (true, _) => Locks::OfProcess,
-    }
+    // A text that fills the room may be cut.
+    let sure = got < bytes;
+    says(b"\nlock:").then_some(if says(b": POSIX ") || !sure { Lock::OfProcess } else { Lock::OfOpenFile })
 }
 
 /// Calls `each` for every descriptor of the calling thread.
@@ -361,6 +352,21 @@ mod tests {
         let mut found = Vec::new();
         each_descriptor(|fd| found.push(fd)).unwrap();
         assert!(found.contains(&file.as_raw_fd()), "{found:?}");
+    }
+
+    #[test]
+    fn locks_are_found_by_their_kinds() {
+        let file = tempfile::tempfile().unwrap();
+        let fd = file.as_raw_fd();
+        assert_eq!(lock_by(fd), None);
+        // SAFETY: integers only.
+        assert_eq!(unsafe { libc::flock(fd, libc::LOCK_EX) }, 0);
+        assert_eq!(lock_by(fd), Some(Lock::OfOpenFile));
+        let lock = libc::flock { l_type: libc::F_WRLCK as i16, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+        // SAFETY: the pointer is to a lock that lives for the call.
+        assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETLK, &raw const lock) }, 0);
+        assert_eq!(lock_by(fd), Some(Lock::OfProcess), "the one that ends first");
+        assert_eq!(lock_by(c_int::MAX), None, "a descriptor that another thread has closed");
     }
 
     #[test]

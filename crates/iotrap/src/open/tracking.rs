@@ -395,8 +395,7 @@ fn limit(errno: c_int) -> Reason {
 
 /// Closes the file of a lane that the library has opened, or leaves it open if that would drop a lock of the program.
 fn close_unlocked(file: c_int) {
-    let _closing = Closing::begin();
-    if !node::is_locked_file(file) {
+    if !node::keeps(&Closing::begin(), file) {
         let _ = raw::close(file);
     }
 }
@@ -414,9 +413,12 @@ fn open_one(pool: &Pool, errand: &Errand, flags: c_int) -> Result<c_int, Reason>
     let mut known = Some(errand.own);
     let own = || known.take().map_or_else(|| own_again(errand), Ok);
     let same = compare_in_turns(own, || Facts::of(file), TURNS, pool.config.trust_inode);
-    let _closing = Closing::begin();
-    if node::is_locked_file(low) {
-        return same.map(|_| low).map_err(|_| Reason::NotSame);
+    let closing = Closing::begin();
+    if same.is_err() && node::keeps(&closing, low) {
+        return Err(Reason::NotSame);
+    }
+    if node::must_stay(&closing, low) {
+        return Ok(low);
     }
     let high = match same {
         Ok(_) if errand.needed => process::HighNumbers::reserve().duplicate_even_the_last(low).map_err(limit),
@@ -450,8 +452,8 @@ fn join(group: &GroupRef, at: usize, file: c_int) -> Result<(), Reason> {
     if group.adopt(at, file) {
         return Ok(());
     }
-    let _closing = Closing::begin();
-    if node::is_locked_file(file) {
+    let closing = Closing::begin();
+    if node::keeps(&closing, file) {
         return Err(Reason::Locked); // nothing may be closed, and nothing is spread
     }
     // The lane had a file already: the new file takes its number over, in one step, whoever may be using it.

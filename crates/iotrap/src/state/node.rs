@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU32, 
 use std::sync::OnceLock;
 
 use crate::abi::raw;
-use crate::state::closing;
+use crate::state::closing::{self, Closing};
 use crate::state::counted::Count;
 use crate::state::reason::Reason;
 
@@ -49,6 +49,17 @@ pub struct Node {
     ended: AtomicU8,
     /// The locks of the program: [`UNLOCKED`], [`LOCKING`] or [`LOCKED`].
     locks: AtomicU8,
+    /// A lock of [`Lock::OfProcess`] is among them, or was.
+    locked_by_process: AtomicBool,
+}
+
+/// The end of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// The first descriptor of the file that the process closes ends it: POSIX locks of fcntl(2), and lockf(3).
+    OfProcess,
+    /// The last descriptor of the open file ends it: flock(2), open file description locks, leases.
+    OfOpenFile,
 }
 
 /// The program has not locked the file.
@@ -76,6 +87,7 @@ static NODES_OF_PROCESS: [Node; NODES] = [const {
         changing: AtomicU32::new(0),
         ended: AtomicU8::new(0),
         locks: AtomicU8::new(UNLOCKED),
+        locked_by_process: AtomicBool::new(false),
     }
 }; NODES];
 
@@ -123,6 +135,7 @@ impl NodeRef {
     pub fn release(self) {
         let node = self.get();
         if node.count.release() {
+            closing::close_kept(self.0);
             node.count.reset();
             LIVE.fetch_sub(1, SeqCst);
         }
@@ -168,11 +181,24 @@ pub fn find(device: u64, inode: u64) -> Option<NodeRef> {
     })
 }
 
-/// True if the program locks the file of an open descriptor, or has locked it before.
-pub fn is_locked_file(fd: c_int) -> bool {
+/// Keeps a descriptor of a file open ([`closing`]) if closing it would drop a lock of the program. False if it may be
+/// closed: within the guard of the caller.
+pub fn keeps(_: &Closing, fd: c_int) -> bool {
+    is_locked_by_process(fd, |node| closing::keep(node.number(), fd))
+}
+
+/// True if closing a descriptor of that file would drop a lock of the program.
+pub fn must_stay(_: &Closing, fd: c_int) -> bool {
+    is_locked_by_process(fd, |_| {})
+}
+
+fn is_locked_by_process(fd: c_int, then: impl FnOnce(NodeRef)) -> bool {
     let Ok(found) = raw::identity(fd) else { return false };
     find(found.device, found.inode).is_some_and(|node| {
-        let locked = node.get().is_locked();
+        let locked = node.get().locked_by_process.load(SeqCst);
+        if locked {
+            then(node);
+        }
         node.release();
         locked
     })
@@ -203,6 +229,7 @@ pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     node.changing.store(0, Relaxed);
     node.ended.store(0, Relaxed);
     node.locks.store(UNLOCKED, Relaxed);
+    node.locked_by_process.store(false, Relaxed);
     LIVE.fetch_add(1, SeqCst);
     node.count.publish(generation);
     // `end_all` says so first and then looks at the nodes: one of the two sees the other.
@@ -291,8 +318,11 @@ impl Node {
 
     /// Notes that the program is about to lock the file. Before the first lock `gives_up` gives up descriptors of the
     /// library, while other threads that are about to lock the file wait here. Afterwards no thread of the library
-    /// closes a descriptor of the file any more ([`closing`]).
-    pub fn first_lock(&self, gives_up: impl FnOnce()) {
+    /// closes a descriptor of the file any more, if that would drop the lock ([`closing`]).
+    pub fn first_lock(&self, lock: Lock, gives_up: impl FnOnce()) {
+        if lock == Lock::OfProcess {
+            self.locked_by_process.store(true, SeqCst);
+        }
         if self.locks.compare_exchange(UNLOCKED, LOCKING, SeqCst, SeqCst).is_ok() {
             gives_up();
             self.locks.store(LOCKED, SeqCst);
