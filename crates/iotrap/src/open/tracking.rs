@@ -373,7 +373,7 @@ pub fn run(errand: &Errand) {
             Err(reason) => missed(group, errand.at, reason, again_ns),
         },
         (Ok(Some(file)), None) => {
-            close_unlocked(file); // nothing was done with it
+            close_unlocked(&Closing::begin(), file); // nothing was done with it
         }
         (Ok(None), _) | (Err(_), None) => {}
         (Err(reason), Some(group)) => missed(group, errand.at, reason, again_ns),
@@ -394,8 +394,8 @@ fn limit(errno: c_int) -> Reason {
 }
 
 /// Closes the file of a lane that the library has opened, or leaves it open if that would drop a lock of the program.
-fn close_unlocked(file: c_int) {
-    if !node::keeps(&Closing::begin(), file) {
+fn close_unlocked(closing: &Closing, file: c_int) {
+    if !node::keeps(closing, file) {
         let _ = raw::close(file);
     }
 }
@@ -414,10 +414,7 @@ fn open_one(pool: &Pool, errand: &Errand, flags: c_int) -> Result<c_int, Reason>
     let own = || known.take().map_or_else(|| own_again(errand), Ok);
     let same = compare_in_turns(own, || Facts::of(file), TURNS, pool.config.trust_inode);
     let closing = Closing::begin();
-    if same.is_err() && node::keeps(&closing, low) {
-        return Err(Reason::NotSame);
-    }
-    if node::must_stay(&closing, low) {
+    if same.is_ok() && node::must_stay(&closing, low) {
         return Ok(low);
     }
     let high = match same {
@@ -425,7 +422,7 @@ fn open_one(pool: &Pool, errand: &Errand, flags: c_int) -> Result<c_int, Reason>
         Ok(_) => process::HighNumbers::reserve().duplicate(low).map_err(limit),
         Err(_) => Err(Reason::NotSame),
     };
-    let _ = raw::close(low);
+    close_unlocked(&closing, low);
     high
 }
 

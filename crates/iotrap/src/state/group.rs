@@ -278,7 +278,7 @@ impl GroupRef {
     /// hook sees, when the number is used again. A lock on the file gives the duplicate up first.
     ///
     /// # Errors
-    /// EMFILE: there are no numbers left, or the program locks the file.
+    /// EMFILE: the process has no number left, or the program locks the file.
     pub fn watch(&self, fd: c_int) -> raw::Result<()> {
         let _closing = Closing::begin(); // a duplicate that finds no room is closed
         if self.node().is_locked() {
