@@ -250,18 +250,18 @@ impl Connection {
         state.and_then(AnaState::refusal).map_or(Ok(()), Err)
     }
 
-    /// Judges if a command may still go into the device that it was checked for.
+    /// Judges if a command may still go into the device that it was checked for. Returns its namespace.
     ///
     /// # Errors
     /// Invalid Namespace or Format if the namespace is not there any more for the host; those of
     /// [`Connection::admits`].
     #[inline]
-    pub fn reaches(&self, core: &Core, index: u16) -> Result<(), Status> {
+    pub fn reaches(&self, core: &Core, index: u16) -> Result<&LocalNamespace, Status> {
         let slot = &self.slots[index];
         let namespace = self.namespace(core, slot.nsid);
         let same = namespace.filter(|it| it.channel == slot.channel && it.device_uid == slot.device_uid);
         match same.filter(|_| core.reaches(slot.channel, slot.device_uid)) {
-            Some(namespace) => self.admits(namespace),
+            Some(namespace) => self.admits(namespace).map(|()| namespace),
             None => Err(Status::INVALID_NAMESPACE.do_not_retry()),
         }
     }

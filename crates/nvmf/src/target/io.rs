@@ -375,10 +375,11 @@ pub(super) fn data_complete(conn: &mut Connection, core: &mut Core, index: u16) 
 /// Gives the device the part of the command that is left to do.
 pub(super) fn to_device(conn: &mut Connection, core: &mut Core, index: u16) {
     let token = conn.token;
-    if let Err(status) = conn.reaches(core, index) {
+    let bytes = match conn.reaches(core, index) {
+        Ok(namespace) => namespace.device.bytes(),
         // The namespace, or the path to it, has gone while the command waited.
-        return end(conn, core, index, status);
-    }
+        Err(status) => return end(conn, core, index, status),
+    };
     let slot = &mut conn.slots[index];
     let (mut offset, mut len) = (slot.offset + slot.moved, slot.len.saturating_sub(slot.moved));
     let (mut kind, mut skip) = (slot.command.row().device_op, slot.moved as u32);
@@ -395,7 +396,6 @@ pub(super) fn to_device(conn: &mut Connection, core: &mut Core, index: u16) {
             Err(status) => return finish(conn, core, index, status),
         }
     }
-    let bytes = conn.namespace(core, conn.slots[index].nsid).map_or(0, |namespace| namespace.device.bytes());
     if offset.saturating_add(len) > bytes {
         // The device was made smaller while the command waited. A write would make a file grow again.
         return end(conn, core, index, Status::LBA_OUT_OF_RANGE.do_not_retry());
