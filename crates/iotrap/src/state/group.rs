@@ -575,8 +575,8 @@ impl GroupRef {
         }
         let taken = || files.iter().enumerate().filter(|&(_, &file)| file >= 0);
         let give_back = || {
-            for ((_, &file), place) in taken().map(|(lane, file)| ((lane, file), &self.files[lane])) {
-                let _ = place.compare_exchange(-1, file, SeqCst, Acquire);
+            for (lane, &file) in taken() {
+                let _ = self.files[lane].compare_exchange(-1, file, SeqCst, Acquire);
             }
             0
         };
