@@ -272,9 +272,11 @@ fn as_value(looks: &[Look], program: Option<&(PathBuf, Interception)>) -> Value 
             "type": mount.map(|mount| mount.kind.as_str()),
             "nfs_version": mount.and_then(|mount| mount.nfs_version()),
             "device": lane.directory.as_ref().map(|facts| device(facts.device())),
-            "connections": lane.connections.iter().map(|connection| {
-                json!({ "type": connection.kind, "port": Some(connection.port).filter(|&port| port != 0) })
-            }).collect::<Value>(),
+            "connections": lane.connections.iter().map(|connection| json!({
+                "type": connection.kind,
+                "port": Some(connection.port).filter(|&port| port != 0),
+                "server": mount.and_then(|mount| mount.option("addr")),
+            })).collect::<Value>(),
             "alone_bytes_per_s": rate,
         })
     };
