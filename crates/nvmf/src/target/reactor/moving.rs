@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pace::{Move, PERIOD_NS, Worker};
 use rustix::event::epoll;
 
-use super::{Reactor, WATCHED, data_of};
+use super::{Reactor, WATCHED, data_of, find};
 use crate::target::connection::Connection;
 use crate::target::mailbox::{Message, Token};
 use crate::target::transport::Moving;
@@ -72,7 +72,7 @@ impl Reactor {
     /// Prepares a connection to move to the reactor `to`; one at a time.
     pub(super) fn leave(&mut self, token: Token, to: u32) {
         let goes = to != self.core.reactor && self.core.shared.mailboxes.len() > to as usize;
-        if goes && self.moves.leaving.is_none() && self.by_token(token).is_some_and(Connection::leave) {
+        if goes && self.moves.leaving.is_none() && find(&mut self.connections, token).is_some_and(Connection::leave) {
             self.moves.leaving = Some(Leaving { token, to, until_ns: self.core.now_ns + DRAIN_NS });
         }
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Reactor;
+use super::{Reactor, find};
 use crate::spec::Status;
 use crate::spec::reservation::HostId;
 use crate::target::Shared;
@@ -81,12 +81,11 @@ impl Reactor {
 
     /// Answers a Connect that has waited, and goes on with what has come behind it.
     pub(super) fn settled(&mut self, queue: Token, cid: u16, result: u64) {
-        let index = queue.index as usize;
-        let Some(connection) = self.connections.get_mut(index).filter(|it| it.token == queue) else { return };
+        let Some(connection) = find(&mut self.connections, queue) else { return };
         connection.is_settling = false;
         connection.respond(&mut self.core, cid, Status::SUCCESS, result);
         let outcome = connection.take_in_backlog(&mut self.core);
-        self.judge(index, outcome);
+        self.judge(queue.index as usize, outcome);
     }
 }
 
