@@ -8,6 +8,9 @@
 //! The ramps of other depths do tell. Their visits give more in the ramp than later; that surplus is the content
 //! of the bucket. A depth whose throughput is above the level of the drained depths by no more than the bucket explains
 //! may sustain that level only.
+//!
+//! Rates of an open loop are the same: a rate little above the limit lives on the bucket, and no queue grows. Visits to
+//! rates that the storage surely does not keep up with show the bucket.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +24,9 @@ pub(crate) struct Start {
     /// The index of the visit among the looks of [`crate::visits::looks`].
     look: usize,
     /// The index of the depth.
-    depth: usize,
+    pub depth: usize,
+    /// The round of the visit.
+    pub round: u32,
     /// Ops of the ramp beyond those that the rate of the measured part would have given.
     surplus: f64,
     /// The surplus as a part of those.
@@ -59,6 +64,7 @@ pub(crate) fn starts(points: &[&Point]) -> Vec<Start> {
             out.push(Start {
                 look: looks - 1,
                 depth,
+                round: visit.round,
                 surplus,
                 part: surplus / (rate * ramp_s),
                 ops: ramp.ops as f64 + rate * measured_s,
@@ -78,6 +84,9 @@ const LEAST_SURPLUS: f64 = 0.005;
 const FEWEST_REPEATED: usize = 3;
 /// The probability of a false surplus at a depth: a sweep has a dozen or two of them.
 const FALSE_SURPLUS: f64 = 0.001;
+/// The probability of a false surplus at a rate of an open loop: one or two rates show the limit by a few visits, and a
+/// false surplus takes the word only from rates that gave more than the limit.
+const FALSE_SURPLUS_OF_A_RATE: f64 = 0.05;
 /// A visit with this part of the usual surplus was drained before its second half.
 const DRAINED: f64 = 0.5;
 /// Drained visits within this part of their median show the limit.
@@ -85,6 +94,9 @@ const SAME_LEVEL: f64 = 0.03;
 /// A visit may have used this many times the largest surplus: a large bucket is full after shallow visits, which leave
 /// tokens, and holds what the moment between two visits gave after others.
 const FULLER: f64 = 5.0;
+
+/// Rates that differ by less are the same.
+const SAME_RATE: f64 = 0.003;
 
 /// The burst that the visits show.
 #[derive(Clone, Debug)]
@@ -100,6 +112,15 @@ pub(crate) struct Bucket {
 impl Bucket {
     /// The burst; None where no depth surely gives more at first than later.
     pub fn of(starts: &[Start]) -> Option<Bucket> {
+        Bucket::unless_false(starts, FALSE_SURPLUS)
+    }
+
+    /// The burst of an open loop's visits, at rates that the storage surely does not keep up with.
+    pub fn of_rates(starts: &[Start]) -> Option<Bucket> {
+        Bucket::unless_false(starts, FALSE_SURPLUS_OF_A_RATE)
+    }
+
+    fn unless_false(starts: &[Start], false_surplus: f64) -> Option<Bucket> {
         let depths: BTreeSet<usize> = starts.iter().map(|start| start.depth).collect();
         let of = |depth: usize| starts.iter().filter(move |start| start.depth == depth);
         if starts.len() < depths.len() + FEWEST_REPEATED {
@@ -114,7 +135,7 @@ impl Bucket {
         });
         let error = 1.4826 * median(away);
         let freedom = (starts.len() - depths.len()) as f64;
-        let t = t_quantile(1.0 - FALSE_SURPLUS, freedom);
+        let t = t_quantile(1.0 - false_surplus, freedom);
         let surely = |depth: usize| median(parts(depth)) - t * error / (of(depth).count() as f64).sqrt();
         if !depths.iter().any(|&depth| surely(depth) >= LEAST_SURPLUS) {
             return None;
@@ -146,6 +167,14 @@ impl Bucket {
         let error =
             if levels.len() > 1 { (variance(&levels) / levels.len() as f64).sqrt() } else { SAME_LEVEL * limit };
         Some(Bucket { ops: most, limit: (limit, error), away })
+    }
+
+    /// True if visits to one point gave more than the storage sustains, and no more than the bucket explains.
+    pub fn feeds(&self, starts: &[&Start]) -> bool {
+        let of = |part: fn(&Start) -> f64| mean(&starts.iter().map(|start| part(start)).collect::<Vec<_>>());
+        let (limit, error) = self.limit;
+        let surplus = of(|start| start.ops) - limit * of(|start| start.seconds);
+        of(|start| start.rate) > limit * (1.0 + SAME_RATE) + error && surplus <= FULLER * self.ops
     }
 
     /// The visits with the throughput that their depths sustain.

@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use crate::burst::{Bucket, Start, starts};
 use crate::figures::{nanoseconds, percent};
 use crate::load_line;
 use crate::objective::{LatencyFigure, Objective};
@@ -221,6 +222,9 @@ pub(crate) struct Seen<'a> {
     pub x: f64,
     /// The visits, in order of time.
     pub visits: Vec<&'a Visit>,
+    /// The ops of a burst on which the visits may have lived: conditions that hold there may break later. None if the
+    /// point gives no more than the storage sustains.
+    pub burst: Option<f64>,
 }
 
 impl Seen<'_> {
@@ -228,11 +232,44 @@ impl Seen<'_> {
     pub fn before(points: &[Point], round: u32) -> Vec<Seen<'_>> {
         let of = |point| {
             let Point { x, visits, .. }: &Point = point;
-            Seen { x: *x, visits: visits.iter().filter(|visit| visit.round < round).collect() }
+            Seen { x: *x, visits: visits.iter().filter(|visit| visit.round < round).collect(), burst: None }
         };
-        let mut seen: Vec<Seen> = points.iter().map(of).filter(|seen| !seen.visits.is_empty()).collect();
+        let mut seen: Vec<Seen> = points.iter().map(of).collect();
+        let all: Vec<&Point> = points.iter().collect();
+        let starts: Vec<Start> = starts(&all).into_iter().filter(|start| start.round < round).collect();
+        // An open loop shows the limit at rates beyond it only: others give what was asked for, by chance more or less.
+        let breaks = |start: &&Start| Condition::KeepsUp.stand(&seen[start.depth].visits) == Stand::Breaks;
+        let bucket = match points.iter().flat_map(|point| &point.visits).any(|visit| visit.backlog.is_some()) {
+            true => Bucket::of_rates(&starts.iter().filter(breaks).copied().collect::<Vec<_>>()),
+            false => Bucket::of(&starts),
+        };
+        if let Some(bucket) = bucket {
+            for (index, point) in seen.iter_mut().enumerate() {
+                let of_point: Vec<&Start> = starts.iter().filter(|start| start.depth == index).collect();
+                point.burst = Some(bucket.ops).filter(|_| bucket.feeds(&of_point));
+            }
+        }
+        seen.retain(|seen| !seen.visits.is_empty());
         seen.sort_by(|a, b| a.x.total_cmp(&b.x));
         seen
+    }
+
+    /// The worst verdict of several conditions, and the first condition that has it.
+    fn worst(&self, conditions: &[Condition]) -> (Stand, Option<Condition>) {
+        match worst(conditions, &self.visits) {
+            (Stand::Holds, condition) if self.burst.is_some() => (Stand::Unsure, condition),
+            worst => worst,
+        }
+    }
+
+    /// True if all conditions hold by the mean of the visits, sure or not.
+    pub fn seems_to_keep(&self, conditions: &[Condition]) -> bool {
+        self.burst.is_none() && conditions.iter().all(|condition| condition.seems_to_hold(&self.visits))
+    }
+
+    /// True if further visits cannot make the verdict surer.
+    pub fn is_exhausted(&self) -> bool {
+        self.burst.is_some() && self.visits.len() >= FEWEST_VISITS
     }
 }
 
@@ -247,7 +284,7 @@ pub(crate) struct Bracket {
 impl Bracket {
     /// The bracket of some points, ascending by `x`.
     pub fn of(points: &[Seen], conditions: &[Condition]) -> Bracket {
-        let stands: Vec<Stand> = points.iter().map(|point| worst(conditions, &point.visits).0).collect();
+        let stands: Vec<Stand> = points.iter().map(|point| point.worst(conditions).0).collect();
         // A point that breaks below one that holds: one of the two is wrong, so neither end goes beyond the other.
         let first_break = stands.iter().position(|stand| *stand == Stand::Breaks);
         let last_hold = stands.iter().rposition(|stand| *stand == Stand::Holds);
@@ -262,11 +299,12 @@ impl Bracket {
 pub fn find(curve: &Curve, conditions: &[Condition]) -> Limit {
     let points = Seen::before(&curve.points, u32::MAX);
     let bracket = Bracket::of(&points, conditions);
-    let broken = |index: usize| worst(conditions, &points[index].visits).1;
+    let broken = |index: usize| points[index].worst(conditions).1;
     let mut limit = Limit {
         conditions: conditions.iter().map(Condition::to_string).collect(),
         low: bracket.low.map(|index| points[index].x),
         high: bracket.high.map(|index| points[index].x),
+        burst: points.iter().find_map(|point| point.burst),
         ..Limit::default()
     };
     let Some(low) = bracket.low else {
@@ -277,6 +315,10 @@ pub fn find(curve: &Curve, conditions: &[Condition]) -> Limit {
             }
             _ if points.iter().all(|point| point.visits.len() < FEWEST_VISITS) => {
                 "no point was visited often enough: give the sweep more --time".into()
+            }
+            _ if points.iter().any(|point| point.burst.is_some()) => {
+                "visits live on the burst of a limit, so nothing tells what the storage sustains: measure smaller values"
+                    .into()
             }
             _ => "the visits differ too much, or have too few ops: give the sweep more --time".into(),
         });

@@ -240,10 +240,7 @@ impl State<'_> {
     fn limit_decides(&self, known: &[Seen], conditions: &[Condition]) -> Vec<(f64, Why)> {
         let Some(last) = known.len().checked_sub(1) else { return Vec::new() };
         let Bracket { low, high } = Bracket::of(known, conditions);
-        let seems = |index: usize| {
-            let visits = &known[index].visits;
-            conditions.iter().all(|condition| condition.seems_to_hold(visits))
-        };
+        let seems = |index: usize| known[index].seems_to_keep(conditions);
         // By the means, the limit lies between the points `below` and `above`.
         let above = (0..=last).find(|&index| !seems(index));
         let below = above.map_or(Some(last), |above| above.checked_sub(1));
@@ -252,15 +249,15 @@ impl State<'_> {
         };
         let bracketed = (low.is_some() || below.is_none()) && (high.is_some() || above.is_none());
         let finer = above.zip(below).filter(|_| bracketed).and_then(|(above, below)| between(above, below));
-        let (from, to) = (low.map_or(0, |low| low + 1), high.unwrap_or(last + 1));
+        let (from, to) = (low.map_or(0, |low| low + 1), high.unwrap_or(last + 1).min(last + 1));
+        let mut unsure: Vec<usize> = (from..to).filter(|&index| !known[index].is_exhausted()).collect();
         // Nothing is left between the two ends, and they are as close as they may be.
-        let decided = from >= to && finer.is_none();
+        let decided = unsure.is_empty() && finer.is_none();
         if decided {
             return Vec::new();
         }
         // The points next to the limit first; the others between the two ends wait until those are sure.
         let at = below.unwrap_or(0);
-        let mut unsure: Vec<usize> = (from..to.min(last + 1)).collect();
         unsure.sort_by_key(|&index| if index <= at { at - index } else { index - at - 1 });
         unsure.truncate(LONGEST_LIMIT);
         unsure.iter().map(|&index| (known[index].x, Why::Again)).chain(finer).collect()

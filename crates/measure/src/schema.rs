@@ -742,6 +742,10 @@ pub struct Limit {
     pub bytes_per_second: Option<Estimate>,
     /// The cause that ends throughput, as the end of a sentence: "p99<1ms breaks", "the plateau".
     pub beyond: Option<String>,
+    /// The ops that a visit gets at its start beyond what the storage sustains, where visits that gave more lived on
+    /// them: conditions hold there for a while, so these visits count for neither side. None without such visits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<f64>,
     /// The reason for a missing limit, as the end of a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unnamed: Option<String>,

@@ -3,7 +3,7 @@
 //!
 //! Every sweep runs through the code that ships (`refine::next`, `limit::find`) on a queue that is simulated op by op,
 //! or on a machine with a known distribution of latencies. Seeds are fixed; `COVERAGE_FROM=200000` takes others, and
-//! `COVERAGE_RUNS` another number of them (`make coverage` takes 11,000 sweeps in all).
+//! `COVERAGE_RUNS` another number of them (`make coverage` takes 14,000 sweeps in all).
 
 mod random;
 
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use measure::limit::{Condition, MAY_GROW};
 use measure::refine::{self, Goal, Limits, Step};
-use measure::schema::{Backlog, Curve, JobResult, Limit, Point};
+use measure::schema::{Backlog, Curve, Interval, JobResult, Limit, Point, Ramp};
 use measure::{Histogram, Objective};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -50,9 +50,16 @@ enum Kind {
     DepthUneven,
     /// A closed loop with bursts of 40 ms, in which every op takes ten times as long.
     DepthBursts,
+    /// A limit with a token bucket, which fills while nobody asks and holds what the limit gives in 3 to 100 ms.
+    /// Arrivals at random; the highest rate that it keeps up with for good.
+    RateBucket,
+    /// A token bucket of up to half a second: not all of it fills between two visits.
+    RateLargeBucket,
+    /// A closed loop on a limit with a token bucket, p99 below what requests wait for tokens.
+    DepthBucket,
 }
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 14] = [
     Kind::OneServer,
     Kind::EightServers,
     Kind::Cap,
@@ -64,6 +71,9 @@ const KINDS: [Kind; 11] = [
     Kind::DepthMean,
     Kind::DepthUneven,
     Kind::DepthBursts,
+    Kind::RateBucket,
+    Kind::RateLargeBucket,
+    Kind::DepthBucket,
 ];
 
 /// A system with the range in which its limit lies: one value, or two where the definition leaves room.
@@ -74,7 +84,33 @@ struct System {
     objective: Option<Objective>,
     /// Of a closed loop: the median latency at depth 1 in seconds, the depth of its knee, and the width.
     closed: (f64, f64, f64),
+    /// Of a token bucket: the ops that it holds. The limit is `capacity`.
+    bucket: f64,
     truth: (f64, f64),
+}
+
+/// The tokens of a bucket as the visits of a sweep leave it.
+struct Tokens {
+    /// Ops a second, and the ops that the bucket holds.
+    limit: f64,
+    most: f64,
+    now: f64,
+}
+
+impl Tokens {
+    /// Time passes without requests.
+    fn rest(&mut self, seconds: f64) {
+        self.now = (self.now + self.limit * seconds).min(self.most);
+    }
+
+    /// Takes a token at `moment`, `since` seconds after the last call; returns the moment at which there is one.
+    fn take(&mut self, moment: f64, since: f64) -> f64 {
+        self.rest(since);
+        let waits = ((1.0 - self.now) / self.limit).max(0.0);
+        self.rest(waits);
+        self.now -= 1.0;
+        moment + waits
+    }
 }
 
 /// The part of a standard normal distribution above `z`: Abramowitz and Stegun, "Handbook of Mathematical Functions",
@@ -98,11 +134,39 @@ impl System {
     fn any(kind: Kind, random: &mut Random) -> System {
         let capacity = random.between(2000f64.ln(), 12_000f64.ln()).exp();
         let closed = (random.between(50e-6, 200e-6), random.between(4.0, 40.0), random.between(0.1, 0.5));
-        let mut system =
-            System { kind, capacity, objective: None, closed, truth: (capacity, capacity / (1.0 - MAY_GROW)) };
+        let mut system = System {
+            kind,
+            capacity,
+            objective: None,
+            closed,
+            bucket: 0.0,
+            truth: (capacity, capacity / (1.0 - MAY_GROW)),
+        };
         let objective = |text: &str| Some(text.parse::<Objective>().unwrap());
         match kind {
             Kind::OneServer | Kind::EightServers | Kind::Cap | Kind::Paced | Kind::Uneven => {}
+            Kind::RateBucket | Kind::RateLargeBucket => {
+                let (least, most) = if kind == Kind::RateBucket { (0.003f64, 0.1f64) } else { (0.1, 0.5) };
+                system.bucket = (capacity * random.between(least.ln(), most.ln()).exp()).max(1.0);
+            }
+            Kind::DepthBucket => {
+                // Depth 1 asks for less than the limit; the objective lies where requests begin to wait for tokens.
+                let depth = random.between(1.5, 40.0);
+                system.closed = (depth / capacity, 0.0, random.between(0.01, 0.1));
+                system.bucket = (capacity * random.between(0.02f64.ln(), 0.5f64.ln()).exp()).max(1.0);
+                let tail = (2.326 * system.closed.2).exp();
+                let limit_us = (system.closed.0 * random.between(1.02, 1.5) * tail * 1e6).round();
+                system.objective = objective(&format!("p99<{limit_us}us"));
+                let (mut keeps, mut breaks) = (0.0, 1024.0);
+                while breaks - keeps > 1.0 {
+                    let middle = f64::from(((keeps + breaks) / 2.0) as u32);
+                    let mut empty = Tokens { limit: capacity, most: system.bucket, now: 0.0 };
+                    let job = system.limited(middle, 20.0, &mut empty, random);
+                    let p99 = job.directions.read.lat_ns.quantile(0.99) as f64;
+                    *(if p99 < limit_us * 1e3 { &mut keeps } else { &mut breaks }) = middle;
+                }
+                system.truth = (keeps, keeps);
+            }
             Kind::QueueObjective => {
                 // The sojourn time of M/M/1 is exponential with the rate capacity - arrivals.
                 let part = random.between(0.4, 0.85);
@@ -159,8 +223,10 @@ impl System {
     }
 
     /// One visit for `seconds`.
-    fn visit(&self, x: f64, seconds: f64, random: &mut Random) -> JobResult {
+    fn visit(&self, x: f64, seconds: f64, tokens: &mut Tokens, random: &mut Random) -> JobResult {
         match self.kind {
+            Kind::RateBucket | Kind::RateLargeBucket => self.open_limited(x, seconds, tokens, random),
+            Kind::DepthBucket => self.limited(x, seconds, tokens, random),
             Kind::OneServer | Kind::QueueObjective => self.open(x, seconds, 1, random),
             Kind::EightServers => self.open(x, seconds, 8, random),
             Kind::Cap | Kind::Uneven => self.open(x, seconds, 4, random),
@@ -172,14 +238,13 @@ impl System {
     fn open(&self, rate: f64, seconds: f64, servers: usize, random: &mut Random) -> JobResult {
         let speed = if self.kind == Kind::Uneven { (0.03 * random.normal()).exp() } else { 1.0 };
         let service = servers as f64 / (self.capacity * speed);
-        let (begin, end) = (RAMP_S, RAMP_S + seconds);
+        let end = RAMP_S + seconds;
         // The times at which servers are free, and at which requests in flight end: the earliest first.
         let time = |t: f64| std::cmp::Reverse((t * 1e12) as u64);
         let mut free: BinaryHeap<_> = (0..servers).map(|_| time(0.0)).collect();
         let mut in_flight: BinaryHeap<std::cmp::Reverse<u64>> = BinaryHeap::new();
         let (mut arrival, mut issued_at) = (0.0f64, 0.0f64);
-        let mut lat = Histogram::new();
-        let mut backlog = Backlog::default();
+        let mut counted = Counted::new(seconds);
         loop {
             arrival += if self.kind == Kind::Paced { 1.0 / rate } else { random.exponential(1.0 / rate) };
             if arrival >= end {
@@ -201,18 +266,60 @@ impl System {
             let done = at.max(issued_at) + takes;
             free.push(time(done));
             in_flight.push(time(done));
-            let waits_at = |moment: f64| arrival < moment && done >= moment;
-            backlog.start += f64::from(u8::from(waits_at(begin)));
-            backlog.end += f64::from(u8::from(waits_at(end)));
-            backlog.arrived += f64::from(u8::from(arrival >= begin));
-            if done >= begin && issued_at < end {
-                lat.record(((done - arrival) * 1e9) as u64);
-            }
+            counted.waits(arrival, done);
+            counted.op(done, done - arrival);
         }
-        let mut job = JobResult { runtime_ns: (seconds * 1e9) as u64, backlog: Some(backlog), ..JobResult::default() };
-        job.directions.read.ops = lat.count();
-        job.directions.read.lat_intended_ns = Some(lat);
-        job
+        counted.open()
+    }
+
+    /// An open loop on a limit with a bucket, in front of storage that takes 50 us for an op.
+    fn open_limited(&self, rate: f64, seconds: f64, tokens: &mut Tokens, random: &mut Random) -> JobResult {
+        let end = RAMP_S + seconds;
+        let mut counted = Counted::new(seconds);
+        let mut in_flight: std::collections::VecDeque<f64> = std::collections::VecDeque::new();
+        let (mut arrival, mut last) = (0.0f64, 0.0f64);
+        loop {
+            arrival += random.exponential(1.0 / rate);
+            if arrival >= end {
+                break;
+            }
+            // Requests go through the limit in order. The generator waits for room.
+            let mut issued = arrival;
+            if in_flight.len() >= DEPTH {
+                issued = issued.max(in_flight.pop_front().expect("requests in flight"));
+            }
+            let at = issued.max(last);
+            let given = tokens.take(at, at - last);
+            last = given;
+            let done = given + 50e-6;
+            in_flight.push_back(done);
+            counted.waits(arrival, done);
+            counted.op(done, done - arrival);
+        }
+        tokens.rest((end - last).max(0.0));
+        counted.open()
+    }
+
+    /// A closed loop on a limit with a bucket.
+    fn limited(&self, depth: f64, seconds: f64, tokens: &mut Tokens, random: &mut Random) -> JobResult {
+        let mut counted = Counted::new(seconds);
+        let moment = |t: f64| std::cmp::Reverse((t * 1e12) as u64);
+        let mut issues: BinaryHeap<_> = (0..depth as u64).map(|_| moment(0.0)).collect();
+        let mut last = 0.0f64;
+        while let Some(std::cmp::Reverse(at)) = issues.pop() {
+            let issued = at as f64 / 1e12;
+            if issued >= RAMP_S + seconds {
+                break;
+            }
+            let at = issued.max(last);
+            let given = tokens.take(at, at - last);
+            last = given;
+            let done = given + self.closed.0 * (self.closed.2 * random.normal()).exp();
+            counted.op(done, done - issued);
+            issues.push(moment(done));
+        }
+        tokens.rest((RAMP_S + seconds - last).max(0.0));
+        counted.job()
     }
 
     fn closed(&self, depth: f64, seconds: f64, random: &mut Random) -> JobResult {
@@ -245,12 +352,89 @@ impl System {
     }
 }
 
+/// The counts of a visit.
+struct Counted {
+    seconds: f64,
+    ramp_ops: u64,
+    /// Ops of each sample.
+    steps: Vec<u64>,
+    lat: Histogram,
+    backlog: Backlog,
+}
+
+/// The samples of a visit in seconds.
+const SAMPLE_S: f64 = 0.05;
+
+impl Counted {
+    fn new(seconds: f64) -> Counted {
+        let steps = vec![0; (seconds / SAMPLE_S).round() as usize];
+        Counted { seconds, ramp_ops: 0, steps, lat: Histogram::new(), backlog: Backlog::default() }
+    }
+
+    /// An op that was done at a moment, after a latency.
+    fn op(&mut self, done: f64, latency: f64) {
+        if done < RAMP_S {
+            self.ramp_ops += 1;
+        } else if let Some(step) = self.steps.get_mut(((done - RAMP_S) / SAMPLE_S) as usize) {
+            *step += 1;
+            self.lat.record((latency * 1e9) as u64);
+        }
+    }
+
+    /// Counts an op that waits for a while at the start and at the end of the measured part.
+    fn waits(&mut self, arrival: f64, done: f64) {
+        let end = RAMP_S + self.seconds;
+        let waits_at = |moment: f64| f64::from(u8::from(arrival < moment && done >= moment));
+        self.backlog.start += waits_at(RAMP_S);
+        self.backlog.end += waits_at(end);
+        self.backlog.arrived += f64::from(u8::from(arrival >= RAMP_S));
+    }
+
+    /// The job of an open loop.
+    fn open(self) -> JobResult {
+        let backlog = Some(self.backlog);
+        let mut job = JobResult { backlog, ..self.job() };
+        job.directions.read.lat_intended_ns = Some(std::mem::take(&mut job.directions.read.lat_ns));
+        job
+    }
+
+    fn job(self) -> JobResult {
+        let step_ns = (SAMPLE_S * 1e9) as u64;
+        let mut job = JobResult {
+            runtime_ns: (self.seconds * 1e9) as u64,
+            interval_ns: step_ns,
+            ramp: Some(Ramp { ops: self.ramp_ops, ns: (RAMP_S * 1e9) as u64 }),
+            ..JobResult::default()
+        };
+        for (index, &ops) in self.steps.iter().enumerate() {
+            let end_ns = (index as u64 + 1) * step_ns;
+            let mut interval = Interval { end_ns, length_ns: step_ns, ..Interval::default() };
+            interval.ops.read = ops;
+            job.intervals.push(interval);
+        }
+        job.directions.read.ops = self.lat.count();
+        job.directions.read.lat_ns = self.lat;
+        job
+    }
+}
+
+/// The time between two visits in which nobody asks.
+const IDLE_S: f64 = 0.025;
+
 /// The limit that one sweep finds.
 fn sweep(system: &System, random: &mut Random) -> Limit {
     let open = matches!(
         system.kind,
-        Kind::OneServer | Kind::EightServers | Kind::Cap | Kind::Paced | Kind::Uneven | Kind::QueueObjective
+        Kind::OneServer
+            | Kind::EightServers
+            | Kind::Cap
+            | Kind::Paced
+            | Kind::Uneven
+            | Kind::QueueObjective
+            | Kind::RateBucket
+            | Kind::RateLargeBucket
     );
+    let mut tokens = Tokens { limit: system.capacity, most: system.bucket, now: system.bucket };
     let mut conditions = Vec::new();
     if open {
         conditions.push(Condition::KeepsUp);
@@ -259,7 +443,7 @@ fn sweep(system: &System, random: &mut Random) -> Limit {
     let asked: Vec<f64> = match open {
         // As `plimsoll sweep` asks, from a first look at the throughput at full depth.
         true => {
-            let looked = system.capacity * (0.05 * random.normal()).exp();
+            let looked = (system.capacity + system.bucket / 0.6) * (0.05 * random.normal()).exp();
             [0.125, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3, 2.0].iter().map(|part| (looked * part).round()).collect()
         }
         false => (0..=10).map(|power| f64::from(1 << power)).collect(),
@@ -280,7 +464,8 @@ fn sweep(system: &System, random: &mut Random) -> Limit {
     {
         steps += 1;
         assert!(steps < 300 && runtime_ns > 0, "{:?}", system.kind);
-        let mut point = Point::of(x, system.visit(x, runtime_ns as f64 / 1e9, random));
+        tokens.rest(IDLE_S);
+        let mut point = Point::of(x, system.visit(x, runtime_ns as f64 / 1e9, &mut tokens, random));
         point.visits.iter_mut().for_each(|visit| (visit.at_ns, visit.round) = (spent_ns, round));
         match curve.points.iter_mut().find(|known| known.x == x) {
             Some(known) => known.extend(point),
@@ -354,6 +539,7 @@ fn promise(kind: Kind) -> (f64, f64) {
         Kind::QueueObjective => (15.0, 1.80),
         Kind::DepthTail => (25.0, 1.60),
         Kind::DepthBursts => (60.0, 4.0),
+        Kind::RateLargeBucket | Kind::DepthBucket => (10.0, 1.80),
         _ => (10.0, 1.45),
     }
 }

@@ -1,7 +1,7 @@
 //! The limits of a sweep in words: the same in the text, on the page and in the advice.
 
 use measure::axis::place;
-use measure::figures::{axis_value, precise_count};
+use measure::figures::{axis_value, count, precise_count};
 use measure::limit::KEEPS_UP;
 use measure::schema::{Curve, Limit, SweepResult};
 
@@ -32,6 +32,12 @@ pub(crate) fn said(limit: &Limit, curve: &Curve, axis: &str) -> Said {
         None => format!("kept up to {}, and {}", at(low), open_end(limit, curve)),
     });
     parts.extend(limit.beyond.as_ref().map(|cause| format!("beyond it the limit is {cause}")));
+    parts.extend(limit.burst.map(|ops| {
+        format!(
+            "visits begin with up to {} ops beyond what the storage sustains, and values that live on them do not count",
+            count(ops)
+        )
+    }));
     let beyond = limit.is_beyond(largest) && x == low;
     let short = if beyond { format!("at least {axis} {}", at(x)) } else { format!("{axis} {}", at(x)) };
     Said { short, more: parts.join("; ") }
@@ -111,6 +117,12 @@ mod tests {
     fn curve(largest: f64) -> Curve {
         let points = vec![Point { x: largest, ..Point::default() }];
         Curve { label: "io_uring".into(), points, ..Curve::default() }
+    }
+
+    #[test]
+    fn a_burst_is_said() {
+        let Said { more, .. } = said(&Limit { burst: Some(141.0), ..limit() }, &curve(2e5), "rate_iops");
+        assert!(more.ends_with("; visits begin with up to 141 ops beyond what the storage sustains, and values that live on them do not count"), "{more}");
     }
 
     #[test]
