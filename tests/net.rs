@@ -1,6 +1,7 @@
 //! The engines `net` and `netsplice`: one job sends, another receives, and fio may be either of them.
 
 mod common;
+use common::served::free_port;
 use common::*;
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -8,15 +9,9 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A port that nobody listens on.
-fn port() -> String {
-    let free = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    free.local_addr().expect("bound").port().to_string()
-}
-
 /// The two ends of a connection: options of the receiver and of the sender.
 fn ends(protocol: &str, directory: &Path) -> (Vec<String>, Vec<String>) {
-    let port = format!("--port={}", port());
+    let port = format!("--port={}", free_port());
     let protocol_option = format!("--protocol={protocol}");
     let host = match protocol {
         "unix" => format!("--hostname={}", directory.join("socket").display()),
@@ -128,7 +123,7 @@ fn the_closing_message_is_not_counted_wherever_blocks_cut_it() {
 #[test]
 fn a_silent_peer_does_not_hold_the_job() {
     let directory = directory();
-    let port = port();
+    let port = free_port().to_string();
     let mut receiver = plimsoll(directory.path())
         .args(["run", "--output-format=json", "--name=recv", "--ioengine=net", "--listen", "--rw=read", "--bs=4k"])
         .args(["--size=1g", "--runtime=1", "--verify_state_save=0", &format!("--port={port}")])
@@ -152,7 +147,7 @@ fn a_silent_peer_does_not_hold_the_job() {
 fn a_byte_that_changes_on_the_way_is_found() {
     let directory = directory();
     let relay = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (to, from) = (port(), relay.local_addr().unwrap().port().to_string());
+    let (to, from) = (free_port().to_string(), relay.local_addr().unwrap().port().to_string());
     let forward = to.clone();
     let thread = std::thread::spawn(move || {
         let (mut input, _) = relay.accept().unwrap();
@@ -279,7 +274,7 @@ fn options_that_do_not_fit_are_refused() {
 fn every_message_goes_to_the_group_whoever_answers() {
     let directory = directory();
     let group = ["--ioengine=net", "--protocol=udp", "--hostname=239.0.0.77", "--interface=127.0.0.1", "--bs=64"];
-    let port = format!("--port={}", port());
+    let port = format!("--port={}", free_port());
     let mut words = vec!["run", "--output-format=json"];
     for own in [
         &["--name=answers", "--rw=read", "--pingpong"][..],

@@ -1,6 +1,7 @@
 //! The parts that the end-to-end tests share: the built program, a separate directory each, and reasons to skip.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod free_port;
 pub mod guest;
 pub mod hosts;
 pub mod loop_device;

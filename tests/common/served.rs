@@ -5,26 +5,14 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
+pub use super::free_port::free_port;
 use super::{plimsoll, run, stderr, succeed};
 
 /// The subsystem of targets given in one line.
 pub const NQN: &str = "nqn.2016-06.io.spdk:cnode1";
-
-/// A free port for what listens later, or again: below those that the system hands out, so that nobody gets it unasked.
-pub fn free_port() -> u16 {
-    static TAKEN: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let at = std::process::id().wrapping_mul(97).wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed));
-        let port = 10_000 + (at % 10_000) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
 
 /// A port where nobody listens or can begin to: a connection comes from it, for as long as what is returned lives.
 pub fn closed_port() -> (u16, impl Sized) {

@@ -2,8 +2,11 @@
 //! again, and clients that call at the same time leave a target that can be taken apart.
 
 mod calls;
+#[path = "../../../tests/common/free_port.rs"]
+mod free_port;
 
 use calls::{Dice, differences};
+use free_port::free_port;
 use nvmf::control::{Control, Settings, jsonrpc};
 use nvmf::target::Options;
 use serde_json::{Value, json};
@@ -57,13 +60,6 @@ fn seen(control: &Control) -> Value {
     ])
 }
 
-/// A port of the loopback that nobody else listens on.
-fn port() -> (std::net::TcpListener, u16) {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = taken.local_addr().expect("its port").port();
-    (taken, port)
-}
-
 #[test]
 fn a_call_that_fails_changes_nothing_and_what_is_saved_makes_the_same_target() {
     let (mut failed, mut made) = (0, 0);
@@ -71,8 +67,7 @@ fn a_call_that_fails_changes_nothing_and_what_is_saved_makes_the_same_target() {
         let mut dice = Dice(seed);
         let control = control();
         // Every other target has no transport at first, and so no listener.
-        let (taken, port) = port();
-        drop(taken);
+        let port = free_port();
         // The target is the same one all the time: transports come to it, and it does not make way for another.
         let target = control.target();
         let mut before = seen(&control);
@@ -105,8 +100,7 @@ fn a_call_that_fails_changes_nothing_and_what_is_saved_makes_the_same_target() {
 #[test]
 fn clients_that_call_at_once_leave_a_target_that_can_be_taken_apart() {
     let control = control();
-    let (taken, port) = port();
-    drop(taken);
+    let port = free_port();
     std::thread::scope(|scope| {
         for client in 0..8 {
             let control = control.clone();

@@ -1,10 +1,13 @@
 //! The calls of SPDK's own test scripts (test/nvmf/target and test/nvmf/host), with the parameters that its client
 //! sends, and what the scripts expect of the answers. The hosts of the scripts are played by sockets of the tests.
 
+#[path = "../../../tests/common/free_port.rs"]
+mod free_port;
 mod raw;
 
 use std::net::SocketAddr;
 
+use free_port::free_port;
 use nvmf::control::{Control, Settings, jsonrpc};
 use nvmf::spec::opcode::{admin as admin_opcode, io};
 use nvmf::spec::{Command, Identify, IdentifyNamespace, Range, Sgl, Status, cns};
@@ -15,7 +18,7 @@ use serde_json::{Value, json};
 const NQN: &str = "nqn.2016-06.io.spdk:cnode1";
 const SERIAL: &str = "SPDK00000000000001";
 
-/// A target as `nvmf_tgt -m 0xF` starts it, and the ports of the script, which other programs leave alone meanwhile.
+/// A target as `nvmf_tgt -m 0xF` starts it, and the ports of the script.
 struct Script {
     control: Control,
     ports: [u16; 2],
@@ -30,9 +33,7 @@ impl Script {
         let options = Options { reactors, publish: false, ..Options::default() };
         let settings = Settings { options, pacing_is_fixed: false, allow_in_use: false, wait_for_init };
         let control = Control::start(settings, Box::new(|_| {})).expect("a target");
-        let taken = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
-        let ports = taken.each_ref().map(|socket| socket.local_addr().expect("its address").port());
-        Script { control, ports }
+        Script { control, ports: [free_port(), free_port()] }
     }
 
     /// After `nvmf_create_transport $NVMF_TRANSPORT_OPTS -u 8192`.

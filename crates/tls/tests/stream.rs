@@ -6,6 +6,9 @@ use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+#[path = "../../../tests/common/free_port.rs"]
+mod free_port;
+use free_port::free_port;
 use tls::{Acceptor, Cipher, Connector, Error, Find, Handshake, Pending, Psk, Stream};
 
 const CIPHERS: [Cipher; 2] = [Cipher::Aes128GcmSha256, Cipher::Aes256GcmSha384];
@@ -245,7 +248,7 @@ fn a_server_with_a_certificate_and_no_key_is_refused() {
     let (certificate, private) = (certificate.to_str().unwrap(), private.to_str().unwrap());
     let words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-keyout", private];
     assert!(openssl(&[&words[..], &["-out", certificate]].concat()).wait().unwrap().success());
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let port = free_port().to_string();
     let words = ["s_server", "-accept", &port, "-cert", certificate, "-key", private, "-tls1_3"];
     let mut program = openssl(&words);
     let stream = loop {
