@@ -36,7 +36,7 @@ ci: ## lint and test; the last line counts both
 	@failed=0; tests/run-lint || failed=$$?; LINT_FAILED=$$failed tests/run-all
 
 .PHONY: coverage
-coverage: ## the intervals on synthetic truth: sweeps with a known load line (13,800), with a known limit (14,000), traffic (11,000), change points (20,000)
+coverage: ## the intervals on synthetic truth: sweeps with a known load line (15,640), with a known limit (14,000), traffic (11,000), change points (20,000)
 	$(CARGO) test --locked -p measure --release --test coverage -- --nocapture
 	COVERAGE_RUNS=1000 $(CARGO) test --locked -p measure --release --test limits -- --nocapture
 	COVERAGE_RUNS=1000 $(CARGO) test --locked -p observe --release --test coverage -- --nocapture

@@ -29,6 +29,11 @@ fn every_visit_replays_whole_passes_no_faster_than_the_pauses_allow() {
     for point in points {
         let ops = point["job"]["directions"]["read"]["ops"].as_u64().unwrap();
         assert_eq!(ops % (2 * REQUESTS), 0, "half a pass is other work than a whole one: {ops}");
+        for visit in point["visits"].as_array().unwrap() {
+            let (ops, ns) = (visit["ramp"]["ops"].as_u64().unwrap(), visit["ramp"]["ns"].as_u64().unwrap());
+            assert!(ops > 0 && ops % (2 * REQUESTS) == 0, "the ramp is whole passes: {visit}");
+            assert!(ns >= 200_000_000, "{visit}");
+        }
         // Nineteen pauses of 10 ms in a pass of each thread, divided by the speed.
         let speed = point["x"].as_f64().unwrap() / 100.0;
         let most = (2 * REQUESTS) as f64 / (0.01 * (REQUESTS - 1) as f64) * speed;

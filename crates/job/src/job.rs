@@ -478,10 +478,10 @@ pub struct Time {
     pub steady_state: Option<SteadyState>,
 }
 
-impl Time {
+impl Job {
     /// True if the job runs for a while before it measures.
     pub fn has_ramp(&self) -> bool {
-        self.ramp_ns > 0 || self.ramp_bytes > 0
+        self.time.ramp_ns > 0 || self.time.ramp_bytes > 0 || self.iolog.threads.is_some()
     }
 }
 
@@ -804,7 +804,10 @@ impl Iolog {
 pub struct Replayed {
     /// The requests of each thread.
     pub recording: Arc<Recording>,
-    /// No pass begins after this time in nanoseconds since the start. A pass that has begun is finished.
+    /// The first passes are the ramp, until this many nanoseconds since the start have passed.
+    pub ramp_ns: u64,
+    /// No pass begins after this time in nanoseconds since the end of the ramp. A pass that has begun is finished, and
+    /// there is one at least.
     pub least_ns: u64,
 }
 

@@ -41,7 +41,8 @@ pub(crate) struct Start {
     late: f64,
 }
 
-/// A visit with fewer samples has no second half.
+/// A visit with fewer samples has no second half, unless it replayed whole passes: they are one sample, and the first
+/// pass is the ramp.
 const FEWEST_SAMPLES: usize = 4;
 
 /// The visits to all points that have a ramp, in the order of the points.
@@ -50,7 +51,8 @@ pub(crate) fn starts(points: &[&Point]) -> Vec<Start> {
     let mut looks = 0;
     for (depth, point) in points.iter().enumerate() {
         let mut rest = &point.samples[..];
-        for visit in &point.visits {
+        let passes = point.passes();
+        for (number, visit) in point.visits.iter().enumerate() {
             let (these, others) = rest.split_at((visit.samples as usize).min(rest.len()));
             rest = others;
             let rate = mean(these);
@@ -58,8 +60,13 @@ pub(crate) fn starts(points: &[&Point]) -> Vec<Start> {
                 continue;
             }
             looks += 1;
-            let Some(ramp) = visit.ramp.filter(|ramp| ramp.ns > 0 && these.len() >= FEWEST_SAMPLES) else { continue };
-            let (ramp_s, measured_s) = (ramp.ns as f64 / 1e9, these.len() as f64 * point.job.interval_ns as f64 / 1e9);
+            let measured_ns = match passes {
+                Some(passes) => passes[number].length_ns,
+                None if these.len() < FEWEST_SAMPLES => continue,
+                None => these.len() as u64 * point.job.interval_ns,
+            };
+            let Some(ramp) = visit.ramp.filter(|ramp| ramp.ns > 0) else { continue };
+            let (ramp_s, measured_s) = (ramp.ns as f64 / 1e9, measured_ns as f64 / 1e9);
             let surplus = ramp.ops as f64 - rate * ramp_s;
             out.push(Start {
                 look: looks - 1,
@@ -95,6 +102,8 @@ const SAME_LEVEL: f64 = 0.03;
 /// tokens, and holds what the moment between two visits gave after others.
 const FULLER: f64 = 5.0;
 
+/// The smallest error of a limit, relative: an exact limiter leaves visits that agree to the last digit.
+const LEAST_ERROR: f64 = 0.001;
 /// Rates that differ by less are the same.
 const SAME_RATE: f64 = 0.003;
 
@@ -166,7 +175,7 @@ impl Bucket {
         away.retain(|(_, by)| by.is_finite());
         let error =
             if levels.len() > 1 { (variance(&levels) / levels.len() as f64).sqrt() } else { SAME_LEVEL * limit };
-        Some(Bucket { ops: most, limit: (limit, error), away })
+        Some(Bucket { ops: most, limit: (limit, error.max(LEAST_ERROR * limit)), away })
     }
 
     /// True if visits to one point gave more than the storage sustains, and no more than the bucket explains.

@@ -28,14 +28,19 @@ impl Point {
         Point { iops: stats::estimate(&self.samples), bytes_per_second: stats::estimate(&bytes), ..self }
     }
 
-    /// Bytes per second of each sample. A pass of a recording is one sample and one interval, however long it took.
-    fn bytes_samples(&self) -> Vec<f64> {
+    /// The intervals of visits that replayed whole passes of a recording, one each, however long it took; None of other
+    /// visits.
+    pub(crate) fn passes(&self) -> Option<&[Interval]> {
         let (visits, intervals) = (&self.visits, &self.job.intervals);
-        if visits.len() != intervals.len() || visits.iter().any(|visit| visit.samples != 1) {
-            return self.job.bytes_over_time();
-        }
+        let one_each = visits.len() == intervals.len() && visits.iter().all(|visit| visit.samples == 1);
+        one_each.then_some(intervals)
+    }
+
+    /// Bytes per second of each sample.
+    fn bytes_samples(&self) -> Vec<f64> {
+        let Some(passes) = self.passes() else { return self.job.bytes_over_time() };
         let bytes = |interval: &Interval| interval.bytes.iter().map(|(_, bytes)| bytes).sum::<u64>();
-        let timed = intervals.iter().filter(|interval| interval.length_ns > 0);
+        let timed = passes.iter().filter(|interval| interval.length_ns > 0);
         timed.map(|interval| bytes(interval) as f64 * 1e9 / interval.length_ns as f64).collect()
     }
 

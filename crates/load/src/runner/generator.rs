@@ -174,6 +174,7 @@ impl<T: Traffic> Generator<'_, T> {
             priority: 0,
         };
         let time = &self.gear.job.time;
+        let ends_by_itself = time.ramp_bytes > 0 || self.gear.job.iolog.threads.is_some();
         let mut state = State {
             flights: vec![idle; self.gear.slots.count() as usize],
             unsubmitted: Vec::with_capacity(self.gear.slots.count() as usize),
@@ -181,7 +182,7 @@ impl<T: Traffic> Generator<'_, T> {
             pending: None,
             refused: Vec::new(),
             draining: None,
-            measuring_from: if time.ramp_bytes > 0 { u64::MAX } else { start_ns + time.ramp_ns },
+            measuring_from: if ends_by_itself { u64::MAX } else { start_ns + time.ramp_ns },
             ramp_bytes: time.ramp_bytes,
             ends_at: time.runtime_ns.map_or(u64::MAX, |runtime| start_ns + time.ramp_ns + runtime),
             end: None,
@@ -190,7 +191,7 @@ impl<T: Traffic> Generator<'_, T> {
         };
         self.gear.timing.start(start_ns);
         self.gear.recorder.start(start_ns);
-        if time.has_ramp() {
+        if self.gear.job.has_ramp() {
             self.gear.seat.enter(Phase::Ramp);
         } else {
             self.measured(start_ns);
@@ -301,6 +302,11 @@ impl<T: Traffic> Generator<'_, T> {
                         return Ok(TopUp::Wait(at.min(state.ends_at)));
                     }
                     Next::Wait => return Ok(TopUp::Drain),
+                    Next::EndRamp => {
+                        state.now = self.gear.clock.now_ns();
+                        self.end_ramp(state);
+                        continue;
+                    }
                     Next::End => return Ok(TopUp::End(End::Done)),
                 },
             };
@@ -704,7 +710,7 @@ impl<T: Traffic> Generator<'_, T> {
 
     fn end_ramp(&mut self, state: &mut State) {
         state.measuring_from = u64::MAX;
-        if self.gear.job.time.has_ramp() {
+        if self.gear.job.has_ramp() {
             self.gear.recorder.end_ramp(state.now);
             let backlog = self.backlog(state);
             self.gear.recorder.began(backlog);

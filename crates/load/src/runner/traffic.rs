@@ -24,6 +24,8 @@ pub enum Next {
     Drain,
     /// Wait until everything in flight has finished, then close and reopen the files: another pass begins.
     Pass,
+    /// The ramp is over, at a moment that the source chose; then ask again.
+    EndRamp,
     /// The source has no more ops.
     End,
 }

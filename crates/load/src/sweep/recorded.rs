@@ -18,6 +18,10 @@ use crate::{Error, ErrorKind};
 /// A pass that takes longer than this ends the sweep.
 pub(super) const PASS_MOST_NS: u64 = 60_000_000_000;
 
+/// A pass is this part of the longest time that a point may take: a visit replays two at least, and a point has several
+/// visits.
+pub(super) const PASS_PART: u32 = 4;
+
 /// A recorded application.
 #[derive(Clone)]
 pub(super) struct Recorded {
@@ -99,9 +103,9 @@ impl Recorded {
         ops.read + ops.write + ops.trim
     }
 
-    /// The replay for a visit of `least_ns`.
-    pub fn replayed(&self, least_ns: u64) -> Replayed {
-        Replayed { recording: Arc::clone(&self.recording), least_ns }
+    /// The replay for a visit of `least_ns` after a ramp of `ramp_ns`, of a pass at least each.
+    pub fn replayed(&self, ramp_ns: u64, least_ns: u64) -> Replayed {
+        Replayed { recording: Arc::clone(&self.recording), ramp_ns, least_ns }
     }
 
     /// The statement on what the sweep replays.

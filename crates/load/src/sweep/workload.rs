@@ -220,7 +220,7 @@ impl Workload {
             let hint = "the recording decides it: leave it out";
             return Err(Error::usage("not with --workload:", name, hint));
         }
-        let cut_ns = effort.point_cap.as_nanos().try_into().unwrap_or(u64::MAX);
+        let cut_ns = (effort.point_cap / recorded::PASS_PART).as_nanos().try_into().unwrap_or(u64::MAX);
         let logs = &request.recorded;
         let recorded = Recorded::prepare(logs, target, &job.iolog, effort.depth, cut_ns, request.allow_writes)?;
         self.name = recorded.named();
@@ -374,7 +374,7 @@ impl Workload {
             job.pattern.seed = job.pattern.seed.wrapping_add(spot.number);
             if let Some(recorded) = &self.recorded {
                 // Whole passes: every visit does the same work, and the speed decides how long it takes.
-                job.iolog.threads = Some(recorded.replayed(runtime_ns));
+                job.iolog.threads = Some(recorded.replayed(RAMP_NS, runtime_ns));
                 job.queue.depth = recorded.depth().try_into().unwrap_or(u32::MAX);
                 (job.time.runtime_ns, job.time.time_based) = (Some(recorded::PASS_MOST_NS.max(2 * runtime_ns)), false);
                 job.time.ramp_ns = 0;

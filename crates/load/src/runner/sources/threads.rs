@@ -18,6 +18,8 @@ pub(in crate::runner) struct Threads {
     percent: u32,
     pass: Pass,
     now_ns: u64,
+    /// The end of the ramp in nanoseconds since the start, once it is over.
+    ramp_ended_ns: Option<u64>,
     /// The thread whose request was just given.
     given: u32,
     /// The thread of the request in each slot.
@@ -34,6 +36,7 @@ impl Threads {
             replayed: replayed.clone(),
             percent,
             now_ns: 0,
+            ramp_ended_ns: None,
             given: 0,
             slots: Vec::new(),
             filler: Filler::for_job(job, super::clone_seed(job, clone)),
@@ -59,9 +62,16 @@ impl Traffic for Threads {
                 }
                 Turn::Until(at_ns) => return Next::Until(at_ns),
                 Turn::Wait => return Next::Wait,
-                Turn::Over if self.now_ns >= self.replayed.least_ns => return Next::End,
                 Turn::Over => {
+                    let measured_ns = self.ramp_ended_ns.map(|ended| self.now_ns - ended);
+                    if measured_ns.is_some_and(|ns| ns >= self.replayed.least_ns) {
+                        return Next::End;
+                    }
                     self.pass = Pass::new(Arc::clone(&self.replayed.recording), self.percent, self.now_ns);
+                    if measured_ns.is_none() && self.now_ns >= self.replayed.ramp_ns {
+                        self.ramp_ended_ns = Some(self.now_ns);
+                        return Next::EndRamp;
+                    }
                 }
             }
         }
