@@ -54,6 +54,21 @@ fn a_refusal_within_a_job_names_the_status_of_the_controller() {
     served.end();
 }
 
+/// The fill of a preconditioning reaches the namespace as the sweep does, and destroys nothing without leave.
+#[test]
+fn a_sweep_preconditions_a_namespace_as_the_host_that_it_sweeps_as() {
+    let place = directory();
+    let served = Served::one_line(place.path(), &["--mem", "8m", "--allow-host", HOST]);
+    let (filename, host) = (served.filename(1), format!("--hostnqn={HOST}"));
+    let rounds = ["sweep", "--precondition", "--precondition-round=50ms", "--precondition-rounds=5", "--iodepth=1,2"];
+    let sweep = ["--engine=nvme_tcp", &host, "--time=1s", "--size=4m", "--json", &filename];
+    let line = refused(place.path(), &[&rounds[..], &sweep].concat());
+    assert!(line.contains("--precondition would destroy what is there; --allow-writes insists"), "{line}");
+    let result = json(&succeed(place.path(), &[&rounds[..], &sweep, &["--allow-writes"]].concat()));
+    assert_eq!(result["preconditioning"]["fill_bytes"], 8 << 20, "{}", result["preconditioning"]);
+    served.end();
+}
+
 /// As for block devices: what carries a file system is written over only if the user insists.
 #[test]
 fn a_namespace_with_a_file_system_is_not_written_over_unasked() {

@@ -287,10 +287,16 @@ impl Workload {
         // The place alone: neither the rate nor the pauses of the workload slow the fill.
         const PLACE: [&str; 6] = ["filename", "offset", "size", "filesize", "direct", "buffered"];
         let place = || self.settings.iter().filter(|setting| PLACE.contains(&setting.option.name)).cloned();
-        let whole = |rw: &str, bs: &str, engine: &str| {
+        // Options of the engine say how the place is reached, and as whom; these say how requests are written.
+        const OF_WRITES: [&str; 5] = ["write_mode", "sg_write_mode", "deac", "readfua", "writefua"];
+        let of_engine = |setting: &&Setting| {
+            setting.option.engines().contains(&engine.as_str()) && !OF_WRITES.contains(&setting.option.name)
+        };
+        let reached = self.settings.iter().filter(of_engine).cloned();
+        let whole = |rw: &str, bs: &str, engine: &str, more: Vec<Setting>| {
             let own =
                 [setting("rw", rw), setting("bs", bs), setting("ioengine", engine), setting("refill_buffers", "1")];
-            self.plan_of(place().chain(own).collect())
+            self.plan_of(place().chain(more).chain(own).collect())
         };
         let job = self.job()?;
         let target =
@@ -300,10 +306,10 @@ impl Workload {
             found.is_ok_and(|metadata| metadata.file_type().is_block_device())
         };
         let purge = match target.as_ref().is_some_and(is_device) {
-            true => Ok(whole("trim", "16m", "psync")?),
+            true => Ok(whole("trim", "16m", "psync", Vec::new())?),
             false => Err("only a block device can be purged".into()),
         };
-        let mut fill = whole("write", "128k", &engine)?;
+        let mut fill = whole("write", "128k", &engine, reached.collect())?;
         for job in &mut fill.jobs {
             job.time.loops = FILLS.into();
             job.queue.depth = depth;
@@ -435,6 +441,9 @@ impl Workload {
         let mut settings = self.settings.clone();
         if !settings.iter().any(|setting| ["size", "filesize"].contains(&setting.option.name)) {
             settings.push(setting("size", "1m")); // not known yet, and nothing else depends on it
+        }
+        if let Some(engine) = self.engines.first() {
+            settings.push(setting("ioengine", engine));
         }
         self.plan_of(settings)?.jobs.into_iter().next().ok_or_else(|| Error {
             kind: ErrorKind::Internal,
