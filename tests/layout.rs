@@ -55,6 +55,42 @@ fn files_and_bytes_are_those_of_fio() {
     }
 }
 
+/// Zeros would measure a drive or file system that stores none of them.
+#[test]
+fn a_file_to_read_holds_data_as_the_job_would_write_them() {
+    let directory = directory();
+    let job = ["run", "--rw=read", "--size=3m", "--bs=12k", "--create_only=1"];
+    for (name, option) in
+        [("default", "--thread=1"), ("alike", "--scramble_buffers=0"), ("fresh", "--refill_buffers=1")]
+    {
+        succeed(directory.path(), &[&job[..], &[&format!("--name={name}"), option]].concat());
+        let bytes = std::fs::read(directory.path().join(format!("{name}.0.0"))).unwrap();
+        // Of random bytes, one in 256 is zero.
+        let zeros = bytes.iter().filter(|&&byte| byte == 0).count();
+        assert!(zeros < bytes.len() / 200, "{name}: {zeros} of {}", bytes.len());
+        let sectors: std::collections::HashSet<&[u8]> = bytes.chunks(512).collect();
+        assert_eq!(sectors.len(), bytes.len() / 512, "{name}");
+    }
+    if !has_program("fio") {
+        return;
+    }
+    let there = common::directory();
+    let names: [(&str, &[&str]); 4] = [
+        ("zeros", &["--zero_buffers=1"]),
+        ("pattern", &["--buffer_pattern=0xdeadbeef"]),
+        ("odd", &["--buffer_pattern=\"abcdefg\""]),
+        ("overwritten", &["--buffer_pattern=\"abcdefg\"", "--rw=write", "--overwrite=1", "--io_size=12k"]),
+    ];
+    for (name, options) in names {
+        let flag = format!("--name={name}");
+        let arguments = [&job[1..], &[&flag], options].concat();
+        succeed(directory.path(), &[&["run"], &arguments[..]].concat());
+        tool("fio", &arguments, there.path());
+        let read = |place: &Path| std::fs::read(place.join(format!("{name}.0.0"))).unwrap();
+        assert!(read(directory.path()) == read(there.path()), "{name}");
+    }
+}
+
 /// fio's examples/surface-scan.fio on a file: the second job takes its size from what the first has written.
 #[test]
 fn a_job_may_take_its_size_from_what_an_earlier_job_will_write() {

@@ -12,6 +12,8 @@ use job::workload::random::{Random, mix};
 const SECTOR: usize = 512;
 /// The seed of the blocks that jobs with `dedupe_global` share.
 const GLOBAL_SET: u64 = 0x7368_6172_6564_2121;
+/// The part of a seed that keeps laid-out data apart from the data that the same clone writes.
+const LAYOUT: u64 = 0x6c61_7965_646f_7574;
 
 /// Fills the write buffers of one clone. The same seed gives the same bytes.
 #[derive(Clone, Debug)]
@@ -65,6 +67,12 @@ impl Filler {
         Filler::new(&job.buffers, seed).repeating(smallest as usize)
     }
 
+    /// The filler of the files that a clone of `job` finds. The data have the properties of those that the clone
+    /// writes, but differ: a device cannot take a write for one that changes nothing.
+    pub fn for_layout(job: &Job, seed: u64) -> Filler {
+        Filler { random: Random::new(mix(seed ^ LAYOUT)), ..Filler::for_job(job, seed) }
+    }
+
     /// The filler that `buffers` asks for. `zero_buffers` goes before a pattern, a pattern before random bytes. With
     /// `buffer_compress_percentage`, the compressible part consists of the pattern, as in fio. Compression and
     /// repetition imply `refill_buffers`. A pattern is never scrambled: a scrambled pattern would not be the pattern
@@ -110,6 +118,22 @@ impl Filler {
             }
             Kind::Once { .. } => fill_random(&mut self.random, buffer),
             Kind::Fresh(_) => self.fill(buffer),
+        }
+    }
+
+    /// Fills a piece of a file that is laid out, at `offset` in the file. Each block of `block` bytes of the file gets
+    /// new content, or begins with the pattern, as if the job had written the block.
+    pub fn lay_out(&mut self, piece: &mut [u8], offset: u64, block: u64) {
+        let Kind::Pattern(pattern) = &self.kind else { return self.prepare(piece) };
+        let block = block.max(1);
+        let (mut at, mut rest) = (offset, piece);
+        while !rest.is_empty() {
+            let in_block = at % block;
+            let from = (in_block % pattern.len() as u64) as usize;
+            let len = (block - in_block).min((pattern.len() - from) as u64).min(rest.len() as u64) as usize;
+            let (part, after) = rest.split_at_mut(len);
+            part.copy_from_slice(&pattern[from..from + len]);
+            (at, rest) = (at + len as u64, after);
         }
     }
 
@@ -248,6 +272,42 @@ mod tests {
         for block in data.chunks(4096) {
             assert!(block.iter().zip(b"abc".iter().cycle()).all(|(a, b)| a == b));
         }
+    }
+
+    #[test]
+    fn what_is_laid_out_is_as_written() {
+        let laid_out = |buffers: &Buffers, pieces: &[usize], block| {
+            let mut filler = Filler::new(buffers, 7);
+            let mut all = Vec::new();
+            for &bytes in pieces {
+                let mut piece = vec![0; bytes];
+                filler.lay_out(&mut piece, all.len() as u64, block);
+                all.extend_from_slice(&piece);
+            }
+            all
+        };
+        // Blocks of 6000 bytes lie across the pieces: each begins with the pattern all the same.
+        let data = laid_out(&Buffers { pattern: b"abcdefg".to_vec(), ..buffers() }, &[4096, 1, 20_000, 9903], 6000);
+        for block in data.chunks(6000) {
+            assert!(block.iter().zip(b"abcdefg".iter().cycle()).all(|(a, b)| a == b));
+        }
+        // Data to read must not be what a device could pack or share, unless the job asks for that.
+        for buffers in [buffers(), Buffers { scramble: false, ..buffers() }, Buffers { refill: true, ..buffers() }] {
+            let data = laid_out(&buffers, &[1 << 20; 3], 4096);
+            assert_eq!(data.chunks(512).collect::<HashSet<_>>().len(), data.len() / 512);
+            assert!(packed(&data) > 0.99, "{}", packed(&data));
+        }
+        let zero = laid_out(&Buffers { zero: true, ..buffers() }, &[5000, 5000], 4096);
+        assert!(zero.iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn a_job_writes_other_data_than_it_finds() {
+        let job = Job { buffers: Buffers { refill: true, ..buffers() }, ..Job::default() };
+        let (mut found, mut written) = (vec![0; 4096], vec![0; 4096]);
+        Filler::for_layout(&job, 7).lay_out(&mut found, 0, 4096);
+        Filler::for_job(&job, 7).fill(&mut written);
+        assert_ne!(found, written);
     }
 
     #[test]

@@ -304,14 +304,15 @@ fn prepare_target(
     names: Option<Vec<String>>,
     control: &mut Control,
 ) -> Result<Target, Error> {
-    let mut filler = Filler::new(&job.buffers, sources::clone_seed(job, number));
+    let mut filler = Filler::for_layout(job, sources::clone_seed(job, number));
+    let block = job.blocks.range.write.1;
     let mut laid_out = 0;
     let progress = &mut control.progress;
     let mut context = Context {
         backing: if engine.diskless { Backing::Nowhere } else { Backing::Host },
         names,
         stop: &control.stop,
-        fill: &mut |bytes, _offset| filler.fill(bytes),
+        fill: &mut |bytes, offset| filler.lay_out(bytes, offset, block),
         progress: &mut |bytes| {
             laid_out += bytes;
             if let Some(progress) = progress {
