@@ -520,24 +520,24 @@ impl Workload {
         let mut block = None;
         let offset = if self.rules.is_random {
             self.until_new -= 1;
-            let new = self.until_new == 0;
-            if new {
+            let next = if self.until_new == 0 {
                 self.until_new = self.rules.ops_per_offset;
                 let below = self.rules.random_below[d];
-                if below == 1 << 32 || self.streams.sequential.next() >> 32 < below {
-                    block = self.random_block(index, d);
-                    self.offset_of(index, d, block?)
-                } else {
-                    self.sequential(index, d).or_else(|| {
-                        block = self.random_block(index, d);
-                        block.map(|block| self.offset_of(index, d, block))
-                    })?
-                }
+                let chosen = below == 1 << 32 || self.streams.sequential.next() >> 32 < below;
+                if chosen { None } else { self.sequential(index, d) }
             } else if self.rules.identical {
-                self.files[index].last[d].unwrap_or(0)
+                let last = self.files[index].last[d].unwrap_or(0);
+                self.has_room(index, d, last).then_some(last)
             } else {
                 self.sequential(index, d)
-                    .or_else(|| self.random_block(index, d).map(|block| self.offset_of(index, d, block)))?
+            };
+            match next {
+                Some(offset) => offset,
+                // Where no next block fits into the file, a random one takes its place, as in fio.
+                None => {
+                    block = self.random_block(index, d);
+                    self.offset_of(index, d, block?)
+                }
             }
         } else {
             self.sequential(index, d)?
@@ -585,6 +585,9 @@ impl Workload {
         if position >= file.size {
             return None;
         }
+        if self.rules.is_random {
+            return self.has_room(index, d, position).then_some(position);
+        }
         if self.rules.stride == 0 || position == file.zone {
             return Some(position);
         }
@@ -594,6 +597,13 @@ impl Workload {
             _ if self.rules.stride > 0 => file.zone,
             _ => file.size.saturating_sub(self.rules.stride.unsigned_abs()),
         })
+    }
+
+    /// True if a block that is not random fits between that offset and the end of the file.
+    #[inline(always)]
+    fn has_room(&self, index: usize, d: usize, offset: u64) -> bool {
+        let sizes = &self.rules.sizes[if self.rules.is_seq_rand { READ } else { d }];
+        self.files[index].size.saturating_sub(offset) >= sizes.smallest()
     }
 
     /// Moves a file on to its next strided zone when the present one has had its bytes.

@@ -270,6 +270,36 @@ fn a_new_offset_every_so_many_ops() {
     assert!(identical.chunks(8).map(|run| run[0].offset).collect::<BTreeSet<_>>().len() > 1000);
 }
 
+/// The tail of a file, in which no block fits, ends neither the file nor the pass.
+#[test]
+fn a_run_of_blocks_goes_on_elsewhere_at_the_end_of_a_file() {
+    let size = 1024 * KIB;
+    let runs = |identical, percent, seq_rand| {
+        let job = job(move |job| {
+            job.rw.ops_per_offset = if percent == 100 { 8 } else { 1 };
+            job.pattern.identical = identical;
+            job.pattern.percent_random.read = percent;
+            job.blocks.is_seq_rand = seq_rand;
+            let random = if seq_rand { 4096 } else { 12 * KIB };
+            job.blocks.range = PerDirection { read: (12 * KIB, 12 * KIB), write: (random, random), trim: (4096, 4096) };
+        });
+        for clone in 0..50 {
+            let mut workload = Workload::new(&job, clone, &extents(&[size])).unwrap();
+            let mut bytes = 0;
+            while let Some(op) = workload.next() {
+                assert!(op.offset >= 4096 && op.offset + op.len <= 4096 + size, "{op:?}");
+                bytes += op.len;
+            }
+            assert!(bytes >= size, "clone {clone}, {identical} {percent} {seq_rand}: {bytes} of {size}");
+        }
+    };
+    for (identical, percent) in [(false, 100), (true, 100), (false, 50)] {
+        for seq_rand in [false, true] {
+            runs(identical, percent, seq_rand);
+        }
+    }
+}
+
 #[test]
 fn sizes_by_kind_of_access() {
     let job = job(|job| {
