@@ -41,6 +41,44 @@ fn recordings_go_both_ways() {
     assert_eq!(counts(&ours(place.path(), &replay)), recorded, "we replay fio's");
 }
 
+/// A program opens files that it does not read, and syncs files that it has not written.
+#[test]
+fn a_log_may_have_files_without_transfers() {
+    let replay = |requests: &str, options: &[&str]| {
+        let place = directory();
+        let head = "fio version 2 iolog\nf0 add\nf1 add\nf0 open\nf1 open\n";
+        std::fs::write(place.path().join("log"), format!("{head}{requests}f0 close\nf1 close\n")).unwrap();
+        let job = ["run", "--name=b", "--read_iolog=log", "--output-format=json"];
+        let result = json(&succeed(place.path(), &[&job[..], options].concat()));
+        (counts(&result), result["jobs"][0]["sync"]["total_ios"].as_u64())
+    };
+    for options in [&["--ioengine=psync"][..], &["--ioengine=io_uring"], &["--bs=64k"], &["--replay_redirect=g"]] {
+        assert_eq!(replay("f1 write 0 4096\n", options), ((0, 1, 4096), Some(0)), "{options:?}");
+        assert_eq!(replay("f0 write 0 4096\nf1 sync 0 0\n", options), ((0, 1, 4096), Some(1)), "{options:?}");
+        assert_eq!(replay("f0 sync 0 0\n", options), ((0, 0, 0), Some(1)), "{options:?}");
+    }
+}
+
+/// Reads and writes of a replay share buffers: the bytes that came from the file must not go back into it.
+#[test]
+fn a_replay_writes_the_pattern_after_reads() {
+    for (pattern, byte) in [("--buffer_pattern=0x5a", 0x5a), ("--zero_buffers=1", 0)] {
+        for engine in ["psync", "libaio", "mmap"] {
+            let place = directory();
+            std::fs::write(place.path().join("f0"), vec![7; 16384]).unwrap();
+            let log = "fio version 2 iolog\nf0 add\nf0 open\nf0 read 0 4096\nf0 write 4096 4096\nf0 read 8192 4096\n\
+                f0 write 12288 4096\nf0 close\n";
+            std::fs::write(place.path().join("log"), log).unwrap();
+            let engine = format!("--ioengine={engine}");
+            succeed(place.path(), &["run", "--name=b", "--read_iolog=log", pattern, &engine]);
+            let bytes = std::fs::read(place.path().join("f0")).unwrap();
+            for (block, wanted) in bytes.chunks(4096).zip([7, byte, 7, byte]) {
+                assert!(block.iter().all(|&byte| byte == wanted), "{engine} {pattern}: {wanted}, not {}", block[0]);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_replay_that_is_to_be_verified_is_refused() {
     let place = directory();

@@ -19,6 +19,9 @@ const LAYOUT: u64 = 0x6c61_7965_646f_7574;
 #[derive(Clone, Debug)]
 pub struct Filler {
     kind: Kind,
+    /// True if the content is made again for every write: the clone reads into the same buffers, and neither a pattern
+    /// nor zeros survive a read. Bytes that were read may serve as random bytes.
+    renews: bool,
     random: Random,
     /// Identifies scrambled sectors; never the same twice.
     serial: u64,
@@ -64,7 +67,9 @@ impl Filler {
     /// The filler of a clone of `job`: as [`Filler::new`], with the smallest write as the unit of repetition.
     pub fn for_job(job: &Job, seed: u64) -> Filler {
         let smallest = job.blocks.range.write.0;
-        Filler::new(&job.buffers, seed).repeating(smallest as usize)
+        let filler = Filler::new(&job.buffers, seed).repeating(smallest as usize);
+        let reads = job.rw.directions.read || job.verify.is_some();
+        Filler { renews: reads && matches!(filler.kind, Kind::Zero | Kind::Pattern(_)), ..filler }
     }
 
     /// The filler of the files that a clone of `job` finds. The data have the properties of those that the clone
@@ -96,7 +101,8 @@ impl Filler {
         } else {
             Kind::Once { scramble: buffers.scramble }
         };
-        Filler { kind, random: Random::new(mix(seed ^ 0x636f_6e74_656e_7421)), serial: mix(seed) }
+        let random = Random::new(mix(seed ^ 0x636f_6e74_656e_7421));
+        Filler { kind, renews: false, random, serial: mix(seed) }
     }
 
     /// Sets the size of the blocks that `dedupe_percentage` counts; 4096 otherwise.
@@ -137,15 +143,12 @@ impl Filler {
         }
     }
 
-    /// True if [`Filler::prepare`] must be called again after a read into the buffer: a pattern or zeros do not survive
-    /// the read, while the bytes that were read may serve as random bytes.
-    pub fn spoiled_by_reads(&self) -> bool {
-        matches!(self.kind, Kind::Zero | Kind::Pattern(_))
-    }
-
     /// Makes a prepared buffer ready for its next write. Cheap unless the content has to be new.
     #[inline]
     pub fn fill(&mut self, buffer: &mut [u8]) {
+        if self.renews {
+            return self.prepare(buffer);
+        }
         match &mut self.kind {
             Kind::Zero | Kind::Pattern(_) | Kind::Once { scramble: false } => {}
             Kind::Once { scramble: true } => self.scramble(buffer),
@@ -308,6 +311,17 @@ mod tests {
         Filler::for_layout(&job, 7).lay_out(&mut found, 0, 4096);
         Filler::for_job(&job, 7).fill(&mut written);
         assert_ne!(found, written);
+    }
+
+    #[test]
+    fn a_read_into_the_buffer_does_not_change_the_next_write() {
+        for buffers in [Buffers { zero: true, ..buffers() }, Buffers { pattern: b"abcd".to_vec(), ..buffers() }] {
+            let wanted = written(&buffers, 1);
+            let mut filler = Filler::for_job(&Job { buffers, ..Job::default() }, 7);
+            let mut buffer = vec![0xee; 4096];
+            filler.fill(&mut buffer);
+            assert_eq!(buffer, wanted);
+        }
     }
 
     #[test]

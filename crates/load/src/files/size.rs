@@ -30,13 +30,15 @@ pub(super) fn extents(
     let block = smallest_block(job);
     let count = existing.len() as u64;
     let extent = &job.extent;
+    // A recorded log says which bytes of its files it needs, and may open files of which it needs none.
+    let may_be_empty = extent.fill || job.iolog.is_replay();
     let wanted = match extent.size {
         Some(Amount::Bytes(bytes)) => Some(bytes),
         _ => None,
     };
     let there: u64 =
         existing.iter().map(|file| if file.bytes == u64::MAX { 0 } else { file.bytes }).fold(0, u64::saturating_add);
-    if wanted.unwrap_or(0) == 0 && there == 0 && !extent.fill && extent.file_size.is_none() {
+    if wanted.unwrap_or(0) == 0 && there == 0 && !may_be_empty && extent.file_size.is_none() {
         let name = names.first().map_or("", String::as_str);
         let empty = if wanted == Some(0) { "size=0" } else { "the job has no size=, and the file is empty" };
         return Err(Error::usage("nothing to do on", name, format!("job {}: {empty}: give size=", job.name)));
@@ -60,7 +62,7 @@ pub(super) fn extents(
             extents.push(FileExtent { offset, size: full });
         } else {
             let end = if file.growable { full } else { file.bytes };
-            if offset >= end && !extent.fill {
+            if offset >= end && !may_be_empty {
                 let hint = format!("offset {offset}, end {end}: see offset= and offset_increment= of job {}", job.name);
                 return Err(Error::usage("the offset lies beyond the end of", name.clone(), hint));
             }
@@ -83,7 +85,7 @@ pub(super) fn extents(
         }
     }
     let total = extents.iter().map(|extent| extent.size).fold(0, u64::saturating_add);
-    if extents.iter().all(|extent| extent.size < block) {
+    if extents.iter().all(|extent| extent.size < block) && !job.iolog.is_replay() {
         let (name, files) = (names.first().map_or("", String::as_str), extents.len());
         let hint = format!("job {}: bs={block}, {total} bytes over {files} files: raise size= or lower bs=", job.name);
         return Err(Error::usage("the block size is larger than the range used of", name, hint));

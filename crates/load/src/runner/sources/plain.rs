@@ -16,8 +16,6 @@ use crate::verify::Mismatch;
 pub(in crate::runner) struct Plain {
     passes: Passes,
     filler: Filler,
-    /// True if reads overwrite the content that the next write from the same buffer needs.
-    renew: bool,
     /// With `serialize_overlap`: the ops in flight.
     overlaps: Option<Overlaps>,
 }
@@ -29,10 +27,9 @@ impl Plain {
     /// An extent in which not one block fits.
     pub fn new(job: &Job, clone: u32, extents: &[FileExtent], zones: Option<Zones>) -> Result<Plain, Error> {
         let filler = Filler::for_job(job, super::clone_seed(job, clone));
-        let renew = job.rw.directions.read && filler.spoiled_by_reads();
         // The zones say which ops have to wait for each other.
         let overlaps = (job.queue.serialize_overlap && zones.is_none()).then(Overlaps::default);
-        Ok(Plain { passes: Passes::new(job, clone, extents, zones)?, filler, renew, overlaps })
+        Ok(Plain { passes: Passes::new(job, clone, extents, zones)?, filler, overlaps })
     }
 }
 
@@ -97,9 +94,6 @@ impl Traffic for Plain {
 
     #[inline]
     fn fill(&mut self, _op: &Op, _slot: u32, bytes: &mut [u8]) {
-        if self.renew {
-            self.filler.prepare(bytes);
-        }
         self.filler.fill(bytes);
     }
 

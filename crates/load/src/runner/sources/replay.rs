@@ -41,8 +41,8 @@ impl Replay {
     }
 }
 
-/// The summary of a log, its files checked: files that the log writes are made if they are missing. Files that an
-/// engine opens are checked by that engine.
+/// The summary of a log, its files checked: files of which the log reads nothing, or which it writes, are made if they
+/// are missing. Files that an engine opens are checked by that engine.
 ///
 /// # Errors
 /// A log that cannot be read; a file that it reads and that does not have the bytes.
@@ -58,10 +58,11 @@ pub(in crate::runner) fn survey(job: &Job) -> Result<Summary, Error> {
         let there = std::fs::metadata(&file.name);
         let is_device = there.as_ref().is_ok_and(|metadata| !metadata.is_file());
         let bytes = there.as_ref().map_or(0, std::fs::Metadata::len);
-        if is_device || bytes >= file.bytes {
+        // A file that the log only opens or syncs is made, too, empty.
+        if is_device || (bytes >= file.bytes && there.is_ok()) {
             continue;
         }
-        if !file.changed {
+        if !file.changed && file.bytes > 0 {
             let what = format!("the log reads {} bytes of a file that has {bytes}:", file.bytes);
             return Err(Error::usage(what, &file.name, "make the file, or use replay_redirect="));
         }
