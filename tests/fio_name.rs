@@ -80,6 +80,17 @@ fn reports_come_in_fios_order() {
 }
 
 #[test]
+fn a_job_file_becomes_a_command_line_of_the_program_that_was_called() {
+    let directory = directory();
+    std::fs::write(directory.path().join("a.fio"), "[a]\nrw=read\nsize=64k\n").unwrap();
+    let options = "--name=a --rw=read --size=64k";
+    let shown = |output: &Output| stdout(output).trim_end().to_owned();
+    assert_eq!(shown(&fio(directory.path(), &["--showcmd", "a.fio"])), format!("fio {options}"));
+    let ours = succeed(directory.path(), &["run", "--showcmd", "a.fio"]);
+    assert_eq!(shown(&ours), format!("plimsoll run {options}"));
+}
+
+#[test]
 fn wrong_arguments_end_with_status_1() {
     let directory = directory();
     for wrong in [&["--no-such-option=1"][..], &["--name=j", "--rw=bogus"], &["missing.fio"], &[]] {

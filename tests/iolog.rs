@@ -59,6 +59,25 @@ fn a_log_may_have_files_without_transfers() {
     }
 }
 
+/// The log of another machine names devices that this one does not have: no file may take the place of one.
+#[test]
+fn a_replay_makes_no_file_in_place_of_a_device() {
+    let place = directory();
+    let device = "/dev/plimsoll-no-such-device";
+    let log = |name: &str| {
+        let text = format!("fio version 2 iolog\nf0 add\n{name} add\nf0 write 0 4096\n{name} write 0 4096\n");
+        std::fs::write(place.path().join("log"), text).unwrap();
+    };
+    log(device);
+    let said = refused(place.path(), &["run", "--name=b", "--read_iolog=log"]);
+    assert!(said.contains("no such device"), "{said}");
+    assert!(!std::path::Path::new(device).exists());
+    log("f1");
+    let said = refused(place.path(), &["run", "--name=b", "--read_iolog=log", "--allow_file_create=0"]);
+    assert!(said.contains("allow_file_create=0"), "{said}");
+    assert_eq!(names(place.path()), ["log"], "nothing is left behind");
+}
+
 /// Reads and writes of a replay share buffers: the bytes that came from the file must not go back into it.
 #[test]
 fn a_replay_writes_the_pattern_after_reads() {

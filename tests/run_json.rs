@@ -158,6 +158,34 @@ fn terse_lists_the_latencies_that_the_job_wants() {
     assert!(terse.contains(&format!(";100.000000%={slowest_us};")), "{slowest_us} us in {terse}");
 }
 
+/// As with fio, the sum stands in place of reads and writes, or after them, and moves the fields behind it.
+#[test]
+fn terse_reports_directions_together() {
+    let directory = directory();
+    let fields = |unified: &str, program: &dyn Fn(&[&str]) -> String| -> Vec<String> {
+        let unified = format!("--unified_rw_reporting={unified}");
+        let job = ["--name=a", "--ioengine=null", "--rw=randrw", "--size=1m", "--number_ios=200", "--minimal"];
+        program(&[&job[..], &[&unified]].concat()).trim_end().split(';').map(str::to_owned).collect()
+    };
+    let ours = |arguments: &[&str]| stdout(&succeed(directory.path(), &[&["run"], arguments].concat()));
+    for (unified, count, sum) in [("none", 121, None), ("mixed", 80, Some(5)), ("both", 162, Some(87))] {
+        let line = fields(unified, &ours);
+        assert_eq!(line.len(), count, "{unified}");
+        assert_eq!(line[4], "0", "{unified}: the error");
+        assert!(line[count - 25].ends_with('%'), "{unified}: the latencies end the line");
+        if let Some(at) = sum {
+            assert_eq!(line[at], "800", "{unified}: KiB of reads and writes");
+        }
+        if has_program("fio") {
+            let fios = fields(unified, &|arguments| tool("fio", arguments, directory.path()));
+            assert_eq!(fios.len(), count, "{unified}: fio");
+            if let Some(at) = sum {
+                assert_eq!(fios[at], "800", "{unified}: fio");
+            }
+        }
+    }
+}
+
 /// A shell command before a job and one after it. Their output is kept as by fio; a command that fails before the job
 /// fails the job.
 #[test]

@@ -613,7 +613,7 @@ impl Invocation {
         let mut text = String::new();
         for path in &self.files {
             let source = file::parse(path, surroundings)?;
-            text.push_str("plimsoll run");
+            text.push_str(if self.run.reads_as_fio { "fio" } else { "plimsoll run" });
             let wanted = |section: &&Section| {
                 section.is_global() || self.run.sections.is_empty() || self.run.sections.contains(&section.name)
             };

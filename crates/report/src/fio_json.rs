@@ -124,9 +124,7 @@ fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {
         ));
     }
     if unified != Unified::None {
-        let mut mixed = DirectionResult::default();
-        job.directions.iter().for_each(|(_, result)| mixed.merge(result));
-        out.push(("mixed".into(), Object(directed(job, &mixed, &Direction::ALL, run, plus))));
+        out.push(("mixed".into(), Object(directed(job, &mixed(job), &Direction::ALL, run, plus))));
     }
 
     let clones = u64::from(job.clones.max(1));
@@ -170,6 +168,13 @@ fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {
         out.push(("steadystate".into(), Object(steady_state(steady))));
     }
     out
+}
+
+/// All directions of a job as one.
+pub(crate) fn mixed(job: &JobResult) -> DirectionResult {
+    let mut mixed = DirectionResult::default();
+    job.directions.iter().for_each(|(_, result)| mixed.merge(result));
+    mixed
 }
 
 /// `read`, `write`, `trim` or `mixed`.

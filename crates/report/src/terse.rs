@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use measure::schema::{DirectionResult, JobResult, RunResult};
+use measure::schema::{DirectionResult, JobResult, RunResult, Unified};
 use measure::{Direction, Histogram, stats};
 
 use crate::fio_json;
@@ -20,8 +20,15 @@ fn line(run: &RunResult, job: &JobResult) -> String {
     // A semicolon in a name would shift every field after it.
     let name = job.name.replace([';', '\n'], "_");
     let mut out = format!("3;{};{name};{};{error}", crate::fio_json::version_of(&run.provenance.version), job.group);
-    for direction in [Direction::Read, Direction::Write] {
-        out.push_str(&directed(job, direction));
+    let unified = job.reporting.unified;
+    if unified != Unified::Mixed {
+        for direction in [Direction::Read, Direction::Write] {
+            out.push_str(&directed(job, &job.directions[direction], &[direction]));
+        }
+    }
+    // As in fio, the fields of all directions together stand in place of the fields of reads and writes, or after them.
+    if unified != Unified::None {
+        out.push_str(&directed(job, &fio_json::mixed(job), &Direction::ALL));
     }
     let available = (job.runtime_ns as f64 * f64::from(job.clones.max(1))).max(1.0);
     let cpu = |ns: u64| 100.0 * ns as f64 / available;
@@ -71,8 +78,7 @@ fn line(run: &RunResult, job: &JobResult) -> String {
     out
 }
 
-fn directed(job: &JobResult, direction: Direction) -> String {
-    let result: &DirectionResult = &job.directions[direction];
+fn directed(job: &JobResult, result: &DirectionResult, directions: &[Direction]) -> String {
     let seconds = result.runtime_ns as f64 / 1e9;
     let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
     let milliseconds = if result.runtime_ns == 0 { 0 } else { ((result.runtime_ns + 500_000) / 1_000_000).max(1) };
@@ -101,7 +107,11 @@ fn directed(job: &JobResult, direction: Direction) -> String {
         job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= job.interval_ns);
     let bw: Vec<f64> = whole
         .filter(|_| result.ops > 0)
-        .map(|interval| interval.bytes[direction] as f64 * 1e9 / interval.length_ns as f64 / 1024.0)
+        .map(|interval| {
+            directions.iter().map(|&direction| interval.bytes[direction]).sum::<u64>() as f64 * 1e9
+                / interval.length_ns as f64
+                / 1024.0
+        })
         .collect();
     let total = per_second(result.bytes) / 1024.0;
     let share = if total > 0.0 { (100.0 * stats::mean(&bw) / total).min(100.0) } else { 0.0 };

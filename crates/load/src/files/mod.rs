@@ -439,9 +439,7 @@ fn existing_file(path: &str, job: &Job) -> Result<(EntryKind, Existing), Error> 
         }
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            if !job.files.allow_create || open::parent_is_missing(path) || stands_among_devices(path) {
-                return Err(missing(path, job));
-            }
+            may_make(path, job)?;
             return Ok((EntryKind::Regular, Existing { bytes: 0, growable: true }));
         }
         Err(error) => return Err(Error::system("cannot stat", path, error)),
@@ -507,15 +505,21 @@ fn stands_among_devices(path: &str) -> bool {
     parent.starts_with("/dev") && file_system(&parent) == file_system(Path::new("/dev"))
 }
 
-fn missing(path: &str, job: &Job) -> Error {
+/// Refuses to make the missing file at `path`: where the job forbids it, or where the file would stand in for a device.
+///
+/// # Errors
+/// The job may not make this file.
+pub(crate) fn may_make(path: &str, job: &Job) -> Result<(), Error> {
     let hint = if open::parent_is_missing(path) {
         "its directory does not exist"
     } else if !job.files.allow_create {
         "it does not exist, and allow_file_create=0 forbids to create it"
-    } else {
+    } else if stands_among_devices(path) {
         "no such device: check the name"
+    } else {
+        return Ok(());
     };
-    Error::usage("cannot use", path, format!("job {}: {hint}", job.name))
+    Err(Error::usage("cannot use", path, format!("job {}: {hint}", job.name)))
 }
 
 /// Makes the directories that `filename_format` itself names (`d$jobnum/f$filenum`). Directories of `directory=` and

@@ -10,6 +10,7 @@ use job::workload::Op;
 use measure::Direction;
 
 use crate::content::Filler;
+use crate::files;
 use crate::runner::traffic::{Next, Traffic};
 use crate::verify::Mismatch;
 use crate::{Error, ErrorKind};
@@ -54,6 +55,7 @@ pub(in crate::runner) fn survey(job: &Job) -> Result<Summary, Error> {
     if job::engines::find(&job.engine).is_some_and(|engine| engine.opens_files || engine.diskless) {
         return Ok(summary); // they are not of this host, or not touched
     }
+    let mut missing = Vec::new();
     for file in &summary.files {
         let there = std::fs::metadata(&file.name);
         let is_device = there.as_ref().is_ok_and(|metadata| !metadata.is_file());
@@ -66,6 +68,12 @@ pub(in crate::runner) fn survey(job: &Job) -> Result<Summary, Error> {
             let what = format!("the log reads {} bytes of a file that has {bytes}:", file.bytes);
             return Err(Error::usage(what, &file.name, "make the file, or use replay_redirect="));
         }
+        if there.is_err() {
+            files::may_make(&file.name, job)?;
+        }
+        missing.push(file);
+    }
+    for file in missing {
         let made = File::options().create(true).truncate(false).write(true).open(Path::new(&file.name));
         made.and_then(|made| made.set_len(file.bytes))
             .map_err(|error| Error::system("cannot make the file that the log writes,", &file.name, error))?;
