@@ -279,12 +279,12 @@ impl DefaultName {
     }
 }
 
-/// Writes the results as JSON, as a page, or not at all; a line says where they are. A result in which nothing was
-/// measured is not written.
+/// Writes the results as JSON, as a page, or not at all; a line says where they are, unless `silent`. A result in which
+/// nothing was measured is not written.
 ///
 /// # Errors
 /// The error of writing; the other file is written anyway.
-pub fn save(data: Option<&Path>, web: Option<&Path>, document: Document) -> anyhow::Result<()> {
+pub fn save(data: Option<&Path>, web: Option<&Path>, document: Document, silent: bool) -> anyhow::Result<()> {
     if data.is_none() && web.is_none() {
         return Ok(());
     }
@@ -307,7 +307,7 @@ pub fn save(data: Option<&Path>, web: Option<&Path>, document: Document) -> anyh
             Err(error) => outcome = outcome.and(Err(error)),
         }
     }
-    if !said.is_empty() {
+    if !said.is_empty() && !silent {
         let _ = writeln!(io::stderr(), "{}", said.join("  ")); // standard output may be JSON
     }
     outcome
@@ -341,8 +341,10 @@ pub fn save_as_asked(matches: &ArgMatches, default: Option<&DefaultName>, docume
     };
     let named = |extension: &str| name.map(|name| PathBuf::from(format!("{name}.{extension}")));
     let claimed = named("json");
-    let outcome =
-        save(data.clone().or_else(|| named("json")).as_deref(), web.or_else(|| named("html")).as_deref(), document);
+    // Users know the names that they gave, and not those that the program chose.
+    let silent = name.is_none() && Form::of(matches) == Form::Nothing;
+    let (data, web) = (data.or_else(|| named("json")), web.or_else(|| named("html")));
+    let outcome = save(data.as_deref(), web.as_deref(), document, silent);
     // A claim that holds no result is taken back.
     if let Some(claimed) = claimed.filter(|path| std::fs::metadata(path).is_ok_and(|there| there.len() == 0)) {
         let _ = std::fs::remove_file(claimed);

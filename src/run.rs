@@ -326,7 +326,7 @@ fn leave_behind(run: &RunOptions, result: RunResult) -> anyhow::Result<()> {
         output::complain(&result);
         crew::complain(result.hosts.iter().flat_map(|hosts| &hosts.failures));
     }
-    written.push(output::save(run.save.as_deref(), run.html.as_deref(), Document::Run(result)));
+    written.push(output::save(run.save.as_deref(), run.html.as_deref(), Document::Run(result), run.quiet));
     output::all(written)
 }
 

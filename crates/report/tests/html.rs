@@ -300,3 +300,37 @@ fn runs_on_files_are_shown_and_set_side_by_side() {
         assert!(text.contains(part), "{part}:\n{text}");
     }
 }
+
+#[test]
+fn the_heading_of_a_sweep_leaves_out_the_option_of_its_axis() {
+    for (axis, what) in [("iodepth", "randread 4 KiB"), ("bs", "randread")] {
+        let mut sweep = sample::sweep();
+        sweep.curves.truncate(1);
+        sweep.axis = axis.into();
+        for point in &mut sweep.curves[0].points {
+            // An initiator in the program bypasses no cache, and says nothing of one.
+            point.job.facts = measure::schema::Facts {
+                rw: "randread".into(),
+                engine: "nvme_tcp".into(),
+                elsewhere: true,
+                iodepth: point.x as u32,
+                block_bytes: measure::PerDirection::from_fn(|_| (4096, 4096)),
+                ..Default::default()
+            };
+        }
+        let page = render(&[named("nvme.json", Document::Sweep(sweep))]);
+        assert!(
+            page.contains(&format!("<small>{what}, nvme_tcp</small>")),
+            "{axis}: {}",
+            page.split("<small>").nth(1).unwrap()
+        );
+    }
+}
+
+#[test]
+fn options_break_at_no_hyphen() {
+    let mut sweep = sample::sweep();
+    sweep.provenance.command = vec!["plimsoll".into(), "sweep".into(), "--iodepth=1,2".into()];
+    let page = render(&[named("nvme.json", Document::Sweep(sweep))]);
+    assert!(page.contains("<code>plimsoll sweep <span class=\"word\">--iodepth=1,2</span></code>"));
+}

@@ -26,7 +26,7 @@ impl Frame<'_> {
             "" => String::new(),
             headline => {
                 let long = if headline.chars().count() > 120 { " long" } else { "" };
-                format!("<h1 class=\"advice{long}\">{}</h1>", escape(headline))
+                format!("<h1 class=\"advice{long}\">{}</h1>", unbroken(headline))
             }
         };
         format!(
@@ -42,6 +42,16 @@ impl Frame<'_> {
             env!("CARGO_PKG_VERSION"),
         )
     }
+}
+
+/// Text as HTML whose words with a hyphen break only where a line has no room for them: an option such as `--iodepth`
+/// does not break after its hyphens, and can be copied.
+pub(super) fn unbroken(text: &str) -> String {
+    let word = |word: &str| match word.contains('-') {
+        true => format!("<span class=\"word\">{}</span>", escape(word)),
+        false => escape(word),
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// The widths that charts are drawn for: beside each other on a screen, and on a telephone.

@@ -23,7 +23,7 @@ use crate::believed::Checked;
 use crate::svg::{Axis, Chart, Format, Scale, Series, Shape, escape};
 use crate::time;
 pub use frame::{Frame, cards, folded};
-use frame::{drawn, grid};
+use frame::{drawn, grid, unbroken};
 pub use table::Table;
 
 /// A document and what to call it: the file's name.
@@ -121,7 +121,7 @@ fn ended(document: &Document) -> Ended {
 fn about(provenance: &Provenance) -> String {
     let mut parts = Vec::new();
     if !provenance.command.is_empty() {
-        parts.push(format!("<code>{}</code>", escape(&provenance.command.join(" "))));
+        parts.push(format!("<code>{}</code>", unbroken(&provenance.command.join(" "))));
     }
     let Machine { hostname, kernel, cpu, cpus, memory_bytes, clock } = &provenance.machine;
     let mut add = |text: String| {
@@ -239,10 +239,10 @@ fn verdicts(documents: &[NamedDocument]) -> String {
             "<div class=\"verdict {severity}\"><span class=\"severity\">{severity}</span><span class=\"what\"><span class=\"code\">{}</span> \
              <b>{}</b> <span class=\"of\">({})</span></span><span class=\"rest\">{} {}</span></div>",
             escape(&verdict.code),
-            escape(&verdict.what),
+            unbroken(&verdict.what),
             escape(&at),
-            escape(&verdict.means),
-            escape(&verdict.advice),
+            unbroken(&verdict.means),
+            unbroken(&verdict.advice),
             severity = verdict.severity.name(),
         );
     }

@@ -26,8 +26,8 @@ pub(super) fn section(sweep: &SweepResult) -> String {
     let Some(curve) = sweep.curves.get(chosen) else { return String::new() };
     let title = [curve.label.as_str(), sweep.target.as_str()].into_iter().filter(|part| !part.is_empty());
     let title = title.collect::<Vec<_>>().join(" on ");
-    let what = curve.points.first().map(|point| crate::text::described(&point.job)).unwrap_or_default();
-    let what = what.replacen(&format!("iodepth {}, ", curve.points.first().map_or(0, |p| p.job.facts.iodepth)), "", 1);
+    let engine = curve.points.first().map(|point| point.job.facts.engine.as_str()).filter(|name| *name != curve.label);
+    let what = [crate::text::workload(sweep, curve).as_str()].into_iter().chain(engine).collect::<Vec<_>>().join(", ");
     let mut out = format!("<h2>{}<small>{}</small></h2>", escape(&title), escape(&what));
     out.push_str(&tiles(sweep, curve, axis));
     let labelled: Vec<(String, &Curve)> = sweep.curves.iter().map(|curve| (curve.label.clone(), curve)).collect();

@@ -93,16 +93,22 @@ pub fn sweep_findings(sweep: &SweepResult, style: Style) -> String {
 }
 
 fn described(sweep: &SweepResult, curve: &Curve) -> String {
-    let what = curve.points.first().map(|point| {
-        let facts = &point.job.facts;
-        let caching = Some(facts.caching()).filter(|caching| !caching.is_empty());
-        format!("{}{}{}", facts.rw, blocks(point), caching.map(|caching| format!(", {caching}")).unwrap_or_default())
-    });
-    format!("{} on {}", what.unwrap_or_default(), sweep.target)
+    format!("{} on {}", workload(sweep, curve), sweep.target)
 }
 
-/// The block size, of each direction where they differ, and the mix of a workload that goes both ways.
-fn blocks(point: &Point) -> String {
+/// The workload of a curve without the options that differ from point to point: the pattern, the block size, the mix,
+/// the caching.
+pub(crate) fn workload(sweep: &SweepResult, curve: &Curve) -> String {
+    let Some(point) = curve.points.first() else { return String::new() };
+    let facts = &point.job.facts;
+    let blocks = blocks(point, &sweep.axis);
+    let caching = Some(facts.caching()).filter(|caching| !caching.is_empty());
+    format!("{}{blocks}{}", facts.rw, caching.map(|caching| format!(", {caching}")).unwrap_or_default())
+}
+
+/// The block size, of each direction where they differ, and the mix of a workload that goes both ways; not the one of
+/// the two that differs over the axis.
+fn blocks(point: &Point, axis: &str) -> String {
     let bytes = |bytes: u64| measure::figures::bytes(bytes as f64);
     let size = |(smallest, largest): (u64, u64)| match smallest == largest || smallest == 0 {
         true => bytes(largest),
@@ -114,6 +120,7 @@ fn blocks(point: &Point) -> String {
     let known: Vec<Direction> = used.iter().copied().filter(|&way| ranges[way].1 > 0).collect();
     let sizes = match known.as_slice() {
         [] => String::new(),
+        _ if axis == "bs" => String::new(),
         [first, rest @ ..] if rest.iter().all(|&way| ranges[way] == ranges[*first]) => {
             format!(" {}", size(ranges[*first]))
         }
@@ -126,6 +133,7 @@ fn blocks(point: &Point) -> String {
     let all: u64 = used.iter().map(|&way| directions[way].ops).sum();
     match used.len() {
         0 | 1 => sizes,
+        _ if axis == "rwmixread" => sizes,
         _ => format!("{sizes}, {} reads", percent((directions.read.ops as f64 / all as f64 * 100.0).round() / 100.0)),
     }
 }
