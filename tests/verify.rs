@@ -407,3 +407,16 @@ fn writes_to_emulated_zones_are_at_their_write_pointers() {
     );
     assert!(refusal.contains("block size 98304 is not a divisor of the zone size 262144"), "{refusal}");
 }
+
+/// fio writes until the time is over, and verifies nothing.
+#[test]
+fn each_whole_pass_of_a_time_based_job_is_verified() {
+    let directory = directory();
+    let job = ["run", "--name=a", "--rw=write", "--size=8k", "--bs=4k", "--verify=crc32c", "--output-format=json"];
+    let output = succeed(directory.path(), &[&job[..], &["--time_based=1", "--runtime=1"]].concat());
+    let result = json(&output);
+    let ops = |direction: &str| result["jobs"][0][direction]["total_ios"].as_u64().unwrap();
+    let (reads, writes) = (ops("read"), ops("write"));
+    assert!(reads > 0 && reads <= writes && writes - reads <= 3, "{reads} reads, {writes} writes");
+    assert!(stderr(&output).contains("verifies a pass over its files only if"), "{}", stderr(&output));
+}

@@ -204,12 +204,12 @@ fn verification(draft: &mut Draft) {
     let shared = !job.files.names.is_empty() || !job.files.format.contains("$jobnum");
     let blocks_vary = job.blocks.range.write.0 != job.blocks.range.write.1;
     let overwrites = job.pattern.no_random_map && job.rw.random && blocks_vary;
-    let never_reached = writes && !reads && verify.enabled && job.time.time_based && verify.backlog == 0;
+    let may_be_late = writes && !reads && verify.enabled && job.time.time_based && verify.backlog == 0;
     if writes && verify.enabled && job.process.clones > 1 && shared && job.extent.offset_increment == Amount::Bytes(0) {
         draft.warn_at("verify", "clones write to the same blocks: one overwrites what another will verify; add offset_increment, or a file for each");
     }
-    if never_reached {
-        draft.warn_at("verify", "the job verifies nothing: it writes until runtime is over (time_based); add verify_backlog, or remove time_based");
+    if may_be_late {
+        draft.warn_at("verify", "the job verifies a pass over its files only if it has written all of them before runtime is over (time_based); add verify_backlog, or remove time_based");
     }
     if overwrites {
         draft.warn_at(

@@ -370,7 +370,7 @@ fn each_trap_is_said_once_with_what_to_do() {
         ),
         (
             "rw=write\nverify=crc32c\ntime_based\nruntime=5\n",
-            "4: the job verifies nothing: it writes until runtime is over (time_based); add verify_backlog, or remove time_based",
+            "4: the job verifies a pass over its files only if it has written all of them before runtime is over (time_based); add verify_backlog, or remove time_based",
         ),
         ("ioengine=io_uring\nhipri\n", "4: hipri polls devices, and buffered files cannot be polled: add direct=1"),
         ("verifysort_nr=5\n", "3: verifysort_nr=5 has no effect: fio ignores it since 2.1"),
