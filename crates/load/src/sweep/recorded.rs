@@ -128,8 +128,8 @@ impl Recorded {
         );
         let pauses = match recording.since {
             Since::Issue => {
-                "The log has no times of completion, so the pauses between requests include the recorded storage; a log \
-                 counts as one thread, and --iodepth says how many requests a thread has in flight."
+                "The log has no times of completion, so the pauses between requests include the recorded storage; \
+                 --iodepth says how many requests a thread has in flight."
             }
             Since::Free => "A pause begins when a thread has as few requests in flight as it had in the recording.",
         };

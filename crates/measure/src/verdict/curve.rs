@@ -304,7 +304,8 @@ pub fn replayed(what: String, pauses: &str) -> Verdict {
 pub fn replay_behind(iops: f64, recorded: f64, threads_unknown: bool) -> Verdict {
     let (means, advice) = match threads_unknown {
         true => (
-            "The storage is slower than the recorded one, or the log holds requests that did not wait for one another.",
+            "The storage is slower than the recorded one, or the application found data in the page cache, which direct I/O \
+             passes by, or the log holds requests that did not wait for one another.",
             "If the application had several requests in flight, say how many: --iodepth N.",
         ),
         false => (
