@@ -39,7 +39,7 @@ impl Draft {
     fn strided(&mut self) -> Result<(), Error> {
         let zones = Zones { skip: self.skip()?, ..self.zones };
         match self.zone_mode.as_deref() {
-            // As in fio: zonerange alone says that the zones are strided.
+            // A zonerange says that the zones are strided. fio refuses a zonesize without zonemode all the same.
             mode @ (None | Some("none")) if zones.size > 0 && (mode.is_some() || zones.range == 0) => {
                 let what = "--zonemode=none and --zonesize are not compatible";
                 return self.fail("zonesize", what, "write zonemode=strided or zonemode=zbd");
