@@ -72,6 +72,15 @@ impl Wire {
         }
     }
 
+    /// True if nothing can be read before bytes have been written ([`tls::Stream::reads_after_write`]).
+    #[inline]
+    pub fn reads_after_write(&self) -> bool {
+        match self {
+            Wire::Plain(_) => false,
+            Wire::Secured(secured) => secured.open().is_some_and(tls::Stream::reads_after_write),
+        }
+    }
+
     /// Tells the peer that no more bytes come.
     pub fn finish(&mut self) {
         if let Wire::Secured(secured) = self

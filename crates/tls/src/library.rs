@@ -35,6 +35,7 @@ pub const ERROR_WANT_READ: c_int = 2;
 pub const ERROR_WANT_WRITE: c_int = 3;
 pub const ERROR_SYSCALL: c_int = 5;
 pub const ERROR_ZERO_RETURN: c_int = 6;
+pub const KEY_UPDATE_NONE: c_int = -1;
 
 pub const CTRL_MODE: c_int = 33;
 pub const CTRL_SET_READ_AHEAD: c_int = 41;
@@ -100,6 +101,7 @@ functions! {
     SSL_read_ex: fn(*mut Ssl, *mut c_void, usize, *mut usize) -> c_int;
     SSL_write_ex: fn(*mut Ssl, *const c_void, usize, *mut usize) -> c_int;
     SSL_has_pending: fn(*const Ssl) -> c_int;
+    SSL_get_key_update_type: fn(*const Ssl) -> c_int;
     SSL_get_error: fn(*const Ssl, c_int) -> c_int;
     SSL_shutdown: fn(*mut Ssl) -> c_int;
     SSL_SESSION_new: fn() -> *mut Session;

@@ -285,10 +285,17 @@ impl Stream {
     /// Reads until the buffer is full or nothing is at hand; zero bytes mean that the peer has ended the connection.
     ///
     /// # Errors
-    /// `WouldBlock` if nothing is there; `InvalidData` if a record is not the peer's; the errors of recv(2).
+    /// `WouldBlock` if nothing is there, or while [`Stream::reads_after_write`]; `InvalidData` if a record is not the
+    /// peer's; the errors of recv(2).
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
+            if self.reads_after_write() {
+                if filled > 0 {
+                    break;
+                }
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
             let room = &mut buffer[filled..];
             let mut read = 0;
             let outcome = self.call(|library, ssl| {
@@ -314,7 +321,17 @@ impl Stream {
     pub fn has_more(&self) -> bool {
         // The beginning of a record counts as waiting too, and yet gives nothing.
         // SAFETY: as declared; the connection is alive.
-        !self.is_drained && unsafe { (self.library.SSL_has_pending)(self.ssl) == 1 }
+        !self.is_drained && unsafe { (self.library.SSL_has_pending)(self.ssl) == 1 } && !self.reads_after_write()
+    }
+
+    /// True if nothing is read before the socket has taken the record that the last write has begun. The peer has asked
+    /// for new keys (RFC 8446, section 4.6.3), which the next record brings. If OpenSSL 3 read another request now, it
+    /// would answer in the middle of the record that is under way, and end the connection with "bad length". (It does
+    /// so still for two requests that come one after the other, without content between them.)
+    pub fn reads_after_write(&self) -> bool {
+        // SAFETY: as declared; the connection is alive.
+        let scheduled = || unsafe { (self.library.SSL_get_key_update_type)(self.ssl) };
+        self.retried.is_some() && scheduled() != library::KEY_UPDATE_NONE
     }
 
     /// Sends the slices as records, as far as the socket takes them. Bytes count as sent when the socket has taken all

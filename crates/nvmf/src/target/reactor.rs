@@ -355,7 +355,8 @@ impl Reactor {
     fn watch(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Link::Tcp(tcp) = &connection.transport else { return };
-        let watched = (!connection.is_stalled(), tcp.wants_write, connection.is_io_queue());
+        let reads = !connection.is_stalled() && !tcp.reads_after_write();
+        let watched = (reads, tcp.wants_write, connection.is_io_queue());
         let before = std::mem::replace(&mut connection.watched, watched);
         if watched == before {
             return;

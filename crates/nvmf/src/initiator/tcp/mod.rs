@@ -105,8 +105,10 @@ impl TcpLink {
     }
 
     pub(super) fn watch<'a>(&'a self, descriptors: &mut Vec<PollFd<'a>>) {
-        let out = if self.queue.has_unsent() { PollFlags::OUT } else { PollFlags::empty() };
-        descriptors.push(PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN | out));
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::IN, !self.stream.reads_after_write());
+        flags.set(PollFlags::OUT, self.queue.has_unsent());
+        descriptors.push(PollFd::from_borrowed_fd(self.stream.as_fd(), flags));
     }
 
     pub(super) fn learn(&mut self, identify: &IdentifyController) {

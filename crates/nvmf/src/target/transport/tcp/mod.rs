@@ -130,6 +130,12 @@ impl Tcp {
         self.stream.has_more()
     }
 
+    /// True if nothing can be read before the socket has taken bytes.
+    #[inline]
+    pub fn reads_after_write(&self) -> bool {
+        self.stream.reads_after_write()
+    }
+
     /// True while the reactor must not read from the connection.
     #[inline]
     pub fn is_held_up(&self) -> bool {
