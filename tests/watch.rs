@@ -216,7 +216,24 @@ fn a_sweep_gives_the_line_to_compare_with() {
     let text = stdout(&succeed(place.path(), &arguments));
     assert!(text.contains("has its line at 8 and its plateau at 1k IOPS"), "{text}");
     let seen = json(&succeed(place.path(), &[&arguments[..], &["--json"]].concat()));
-    assert_eq!(seen["targets"][0]["against"]["load_line"], 8.0);
+    assert_eq!(seen["targets"][0]["against"]["load_line"], serde_json::json!({ "low": 8.0, "high": 8.0 }));
+}
+
+/// Where a sweep bounds the line, each output shows the bounds.
+#[test]
+fn a_sweep_gives_bounds_to_compare_with() {
+    let place = directory();
+    let root = tree(place.path()).display().to_string();
+    let mut sweep: Value = serde_json::from_str(&swept("/dev/sda", 0, 1000.0, 8.0)).unwrap();
+    sweep["curves"][0]["line"]["load_line"] = serde_json::json!({ "mean": 8.0, "low": 3.0, "high": 20.0 });
+    file(place.path(), "sweep.json", sweep.to_string());
+    let arguments = ["watch", "--sysroot", &root, "--against", "sweep.json", "--once", "--interval", "10ms"];
+    let text = stdout(&succeed(place.path(), &arguments));
+    assert!(text.contains("has its line between 3 and 20 and its plateau at 1k IOPS"), "{text}");
+    let row = text.lines().find(|line| line.starts_with("sda ")).unwrap();
+    assert!(row.trim_end().ends_with(" 3 to 20"), "{text}");
+    let seen = json(&succeed(place.path(), &[&arguments[..], &["--json"]].concat()));
+    assert_eq!(seen["targets"][0]["against"]["load_line"], serde_json::json!({ "low": 3.0, "high": 20.0 }));
 }
 
 #[test]

@@ -12,7 +12,9 @@ use crate::output;
 /// The swept load line of one target.
 pub struct Against {
     target: Target,
-    /// The depth of the load line over all clones; the upper end where the sweep gave bounds.
+    /// The depth of the load line over all clones; at least this where the sweep gave bounds.
+    pub low: f64,
+    /// The depth of the load line over all clones; at most this where the sweep gave bounds. Traffic is judged by it.
     pub line: f64,
     /// The plateau in requests per second.
     pub plateau_iops: Estimate,
@@ -36,19 +38,19 @@ impl Against {
         }
         let named = |curve: &Curve| {
             let line = curve.line.as_ref()?;
-            let depth = match line.answer() {
-                Answer::At(line) => line.mean,
-                Answer::Between(_, high) => high,
+            let (low, high) = match line.answer() {
+                Answer::At(line) => (line.mean, line.mean),
+                Answer::Between(low, high) => (low, high),
                 Answer::Beyond | Answer::Unnamed(_) => return None,
             };
             let facts = curve.points.first().map(|point| point.job.facts.clone()).unwrap_or_default();
             let clones = f64::from(facts.numjobs.max(1));
             let block = facts.block_bytes.read.1.max(facts.block_bytes.write.1);
             let workload = format!("{} {} {}", curve.label, facts.rw, figures::bytes(block as f64));
-            Some((depth * clones, line.plateau()?, workload))
+            Some(((low * clones, high * clones), line.plateau()?, workload))
         };
         let best = sweep.curves.iter().filter_map(named).max_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
-        let (line, plateau_iops, workload) =
+        let ((low, line), plateau_iops, workload) =
             best.with_context(|| format!("--against {name}: the sweep names no load line"))?;
         let swept = host.resolve(&sweep.target).ok();
         let is_here = swept.is_some();
@@ -65,7 +67,7 @@ impl Against {
             ),
         };
         let workload = if is_here { workload } else { format!("{workload} on {}", sweep.target) };
-        Ok(Against { target, line, plateau_iops, workload })
+        Ok(Against { target, low, line, plateau_iops, workload })
     }
 
     /// True if the sweep is of this target.

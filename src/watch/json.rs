@@ -78,7 +78,7 @@ struct Passive {
 
 #[derive(Serialize)]
 struct Against<'a> {
-    load_line: f64,
+    load_line: Bounds,
     plateau_iops: Estimate,
     workload: &'a str,
 }
@@ -132,7 +132,7 @@ fn target<'a>(now: &'a Now, row: &'a Row) -> Target<'a> {
             }
         }),
         against: against.map(|against| Against {
-            load_line: against.line,
+            load_line: Bounds { low: against.low, high: against.line },
             plateau_iops: against.plateau_iops,
             workload: &against.workload,
         }),

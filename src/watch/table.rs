@@ -109,15 +109,20 @@ fn name_of(seen: &Observation) -> String {
     }
 }
 
-/// The load line in a cell: a sweep's, else the passive bounds, else nothing.
-fn line_of(now: &Now, row: &Row) -> String {
+/// The bounds of the load line: a sweep's, else the passive ones.
+fn bounds_of(now: &Now, row: &Row) -> Option<(f64, f64)> {
     if let Some(against) = now.against.filter(|against| against.is_of(&row.seen.target)) {
-        return plain(against.line);
+        return Some((against.low, against.line));
     }
-    let bounds = row.seen.judgement.as_ref().and_then(|judgement| judgement.line.as_ref().ok());
-    bounds.map_or("-".into(), |bounds| match (plain(bounds.low), plain(bounds.high)) {
+    let bounds = row.seen.judgement.as_ref().and_then(|judgement| judgement.line.as_ref().ok())?;
+    Some((bounds.low, bounds.high))
+}
+
+/// The load line in a cell.
+fn line_of(now: &Now, row: &Row) -> String {
+    bounds_of(now, row).map_or("-".into(), |bounds| match (plain(bounds.0), plain(bounds.1)) {
         (low, high) if low == high => low,
-        (_, high) if bounds.low <= 1.0 => format!("<= {high}"),
+        (_, high) if bounds.0 <= 1.0 => format!("<= {high}"),
         (low, high) => format!("{low} to {high}"),
     })
 }
@@ -126,8 +131,10 @@ fn sentences(now: &Now, row: &Row) -> Vec<String> {
     let mut out = Vec::new();
     let name = name_of(&row.seen);
     if let Some((found, since_ms)) = row.overload {
+        // The depth is held against the upper bound.
+        let at = if bounds_of(now, row).is_some_and(|(low, high)| low < high) { "at least" } else { "at" };
         out.push(format!(
-            "{name}: overloaded since {}, at {} times its line",
+            "{name}: overloaded since {}, {at} {} times its line",
             report::utc(since_ms / 1000),
             figures::digits(found.times)
         ));
@@ -135,10 +142,13 @@ fn sentences(now: &Now, row: &Row) -> Vec<String> {
     if let Some(against) = now.against.filter(|against| against.is_of(&row.seen.target)) {
         let share = row.seen.rates.map(|rates| rates.iops() / against.plateau_iops.mean);
         let share = share.map_or(String::new(), |share| format!("; now {} of its plateau", percent(share)));
+        let line = match (plain(against.low), plain(against.line)) {
+            (low, high) if low == high => format!("at {high}"),
+            (low, high) => format!("between {low} and {high}"),
+        };
         out.push(format!(
-            "{name}: the sweep ({}) has its line at {} and its plateau at {} IOPS{share}",
+            "{name}: the sweep ({}) has its line {line} and its plateau at {} IOPS{share}",
             against.workload,
-            plain(against.line),
             count(against.plateau_iops.mean)
         ));
     }
