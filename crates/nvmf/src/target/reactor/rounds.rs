@@ -51,10 +51,8 @@ impl Reactor {
             let mut batch = std::mem::take(&mut self.core.done);
             for done in batch.drain(..) {
                 let flight = self.core.landed(&done);
-                let connection = self.connections.get_mut(flight.connection.index as usize);
-                match connection
-                    .filter(|connection| connection.token == flight.connection && connection.awaits(flight.slot))
-                {
+                let connection = find(&mut self.connections, flight.connection);
+                match connection.filter(|connection| connection.awaits(flight.slot)) {
                     Some(connection) => io::device_done(connection, &mut self.core, flight.slot, done),
                     None => {
                         self.core.complete(flight.op);
