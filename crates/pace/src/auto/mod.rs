@@ -32,7 +32,14 @@ pub struct AutoPacer {
     /// Bytes sent from each class, to alternate once the small class has used its priority.
     class_sent: [u64; 2],
     part: Part,
+    /// Parts that have ended.
+    parts: u64,
+    /// When nothing was in flight any more, as far as that time is not taken off the part.
+    idle_since_ns: u64,
 }
+
+/// Parts after which the drives' latencies count as measured.
+const LATENCY_PARTS: u64 = 10;
 
 /// The counts since the current part of a measurement began.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +56,17 @@ struct Part {
     latency_sum_ns: u64,
 }
 
+impl Part {
+    /// The part's clock stands while nothing is in flight: a pause of the load is not a low rate.
+    fn stand(&mut self, ns: u64) {
+        if self.ends_ns > 0 {
+            self.begins_ns += ns;
+            self.ends_ns += ns;
+            self.at_most_ns += ns;
+        }
+    }
+}
+
 impl AutoPacer {
     /// A pacer that starts with `tuning.start_bytes` of window, or the budget if that is less.
     pub fn new(limits: Limits, tuning: Tuning, budget_bytes: Option<u64>) -> AutoPacer {
@@ -61,6 +79,8 @@ impl AutoPacer {
             aside_bytes: 0,
             class_sent: [0; 2],
             part: Part::default(),
+            parts: 0,
+            idle_since_ns: 0,
             tuning,
         }
     }
@@ -141,15 +161,27 @@ impl AutoPacer {
 
     /// The end of an op that was aside: it left window, share and measurement long ago.
     #[cold]
-    fn complete_aside(&mut self, id: OpId) -> bool {
+    fn complete_aside(&mut self, now_ns: u64, id: OpId) -> bool {
         let Some(op) = self.core.finish_aside(id) else { return false };
         self.aside_bytes -= u64::from(op.bytes);
+        self.note_idle(now_ns);
         true
+    }
+
+    #[inline]
+    fn note_idle(&mut self, now_ns: u64) {
+        if self.core.stats.total.in_flight == 0 {
+            self.idle_since_ns = now_ns;
+        }
     }
 
     /// The periodic work, both parts off the per-op path.
     #[inline]
     fn tick(&mut self, now_ns: u64) {
+        if self.core.stats.total.in_flight == 0 {
+            self.part.stand(now_ns.saturating_sub(self.idle_since_ns));
+            self.idle_since_ns = now_ns;
+        }
         if self.shares.due(now_ns) {
             self.reshare(now_ns);
         }
@@ -183,14 +215,20 @@ impl AutoPacer {
         let limited = part.released_ops > 0
             && part.released_ops as f64 >= self.tuning.limited_fraction * part.admitted_ops as f64;
         let largest_op_bytes = self.shares.largest_op_bytes();
-        let ended = self.window.add_part(&self.tuning, Seen { rate_bytes_per_s, limited, largest_op_bytes });
+        let moved = self.window.add_part(&self.tuning, Seen { rate_bytes_per_s, limited, largest_op_bytes });
         // The ops in flight were admitted under the previous window: let a few residences pass before measuring.
         let mut begins_ns = now_ns;
-        if ended {
+        if moved {
             let residence_ns = part.latency_sum_ns / part.delivered_ops.max(1);
             begins_ns += (self.tuning.settle_residences * residence_ns)
                 .clamp(self.tuning.settle_min_ms * 1_000_000, 20 * part_ns);
+        }
+        self.parts += 1;
+        let latencies_measured = self.parts.is_multiple_of(LATENCY_PARTS);
+        if latencies_measured {
             self.shares.end_measurement(&self.tuning);
+        }
+        if moved || latencies_measured {
             self.reshare(now_ns);
         }
         self.part =
@@ -230,7 +268,7 @@ impl Admission for AutoPacer {
 
     #[inline]
     fn complete(&mut self, now_ns: u64, id: OpId) -> bool {
-        let Some((op, latency_ns)) = self.core.finish(now_ns, id) else { return self.complete_aside(id) };
+        let Some((op, latency_ns)) = self.core.finish(now_ns, id) else { return self.complete_aside(now_ns, id) };
         if now_ns >= self.part.begins_ns {
             self.part.delivered_bytes += u64::from(op.bytes);
             self.part.delivered_ops += 1;
@@ -238,6 +276,7 @@ impl Admission for AutoPacer {
         }
         self.leave(now_ns, &op);
         self.shares.learn(&op, latency_ns);
+        self.note_idle(now_ns);
         self.tick(now_ns);
         true
     }

@@ -13,11 +13,13 @@ pub struct Tuning {
     pub floor_bytes: u64,
     /// A rate is measured in parts of this many ms ...
     pub part_ms: u64,
-    /// ... at least this many of them ...
-    pub parts_min: u32,
-    /// ... and at most this many, until its standard error is at most `precise`.
-    pub parts_max: u32,
-    /// The standard error of a rate, as a fraction of it, that ends a measurement.
+    /// ... and two windows are compared in at least this many pairs of them ...
+    pub pairs_min: u32,
+    /// ... and in at most this many, until the difference is sure or precise.
+    pub pairs_max: u32,
+    /// A difference that is this many standard errors from the bar is sure.
+    pub sure: f64,
+    /// The standard error of a difference, as a fraction of the rate, that ends a comparison.
     pub precise: f64,
     /// Completions that a part has at least; it lasts up to 20 times longer for them.
     pub part_min_ops: u64,
@@ -60,8 +62,9 @@ impl Default for Tuning {
             start_bytes: 8 << 20,
             floor_bytes: 256 << 10,
             part_ms: 10,
-            parts_min: 5,
-            parts_max: 30,
+            pairs_min: 2,
+            pairs_max: 30,
+            sure: 3.0,
             precise: 0.001,
             part_min_ops: 64,
             settle_residences: 4,
@@ -90,8 +93,10 @@ impl Tuning {
             Err("start_bytes and floor_bytes must be at least 4096")
         } else if self.part_ms == 0 || self.share_us == 0 || self.demand_ms == 0 {
             Err("part_ms, share_us and demand_ms must be at least 1")
-        } else if self.parts_min == 0 || self.parts_max < self.parts_min {
-            Err("parts_min must be at least 1, and parts_max at least parts_min")
+        } else if self.pairs_min == 0 || self.pairs_max < self.pairs_min {
+            Err("pairs_min must be at least 1, and pairs_max at least pairs_min")
+        } else if !(self.sure >= 0.0 && self.sure.is_finite()) {
+            Err("sure must be at least 0")
         } else if !(self.step > 1.0 && self.step_max >= self.step && self.step_max <= 16.0) {
             Err("step must be above 1, and step_max between step and 16")
         } else if ![
