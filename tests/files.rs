@@ -99,6 +99,36 @@ fn every_operation_does_its_work_in_one_run_and_leaves_nothing() {
 }
 
 #[test]
+fn cleanup_removes_what_the_run_made_and_nothing_else() {
+    let place = directory();
+    let directory = place.path().join("thrd000-d0000");
+    for (operations, foreign) in [("create", "f.0000002"), ("mknod", "f.0000002"), ("mkdir", "f-dir.0000002")] {
+        for more in [&[][..], &["--continue-on-error"]] {
+            std::fs::create_dir(&directory).unwrap();
+            match operations {
+                "mkdir" => std::fs::create_dir(directory.join(foreign)).unwrap(),
+                _ => std::fs::write(directory.join(foreign), "of somebody else").unwrap(),
+            }
+            let arguments = ["files", "--op", operations, "--files", "6", "--size", "1", "--quiet", "--cleanup"];
+            let output = run(place.path(), &[&arguments[..], more].concat());
+            assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+            assert_eq!(names(&directory), [foreign], "{operations} {more:?}");
+            if operations != "mkdir" {
+                assert_eq!(std::fs::read(directory.join(foreign)).unwrap(), b"of somebody else");
+            }
+            std::fs::remove_dir_all(&directory).unwrap();
+        }
+    }
+    // Files that an earlier phase made are the run's, also where a later one finds them, or makes others beside them.
+    for (operations, status) in [("create,create", 1), ("mkdir,mkdir", 1), ("create,rename,create", 0)] {
+        let arguments = ["files", "--op", operations, "--files", "4", "--size", "1", "--quiet", "--cleanup"];
+        let output = run(place.path(), &arguments);
+        assert_eq!(output.status.code(), Some(status), "{operations}: {}", stderr(&output));
+        assert!(names(place.path()).is_empty(), "{operations}: {:?}", tree(place.path()));
+    }
+}
+
+#[test]
 fn sizes_are_distributed_as_asked_and_the_same_every_time() {
     let place = directory();
     let sizes = |seed: &str| {

@@ -2,6 +2,7 @@
 //!
 //! Names, sizes and contents are computed from numbers: a million files take no more memory than one.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::io;
 
@@ -75,6 +76,11 @@ pub(super) struct Files<'a> {
     written: Written,
     /// One bit for each directory of the layout: 1 if this run made the directory.
     made: Vec<u64>,
+    /// Objects that this run made, and that were still there when it began to make their population anew.
+    earlier: Vec<(Population, std::ops::Range<u64>)>,
+    /// Objects that this run could not make, because somebody else's were there: the first number of each row of them,
+    /// and the end of the row.
+    foreign: BTreeMap<(Population, u64), u64>,
     /// Returns true when waits must end.
     stopped: &'a dyn Fn() -> bool,
     /// The time of `CLOCK_MONOTONIC` at which the phase ends, whatever is left of it.
@@ -124,6 +130,8 @@ impl<'a> Files<'a> {
             renamed: false,
             written: Written { here: false, newest: u32::MAX, everywhere: 0, parts: 1, truncated: false },
             made,
+            earlier: Vec::new(),
+            foreign: BTreeMap::new(),
             stopped,
             deadline_ns: None,
             listed: 0,
@@ -176,12 +184,23 @@ impl<'a> Files<'a> {
 
     /// Begins a population from nothing. For files, this thread knows their contents from here on.
     pub fn begin(&mut self, kind: Population) {
-        *self.population(kind) = Range::default();
+        let left = std::mem::take(self.population(kind)).ours();
+        self.earlier.extend((!left.is_empty()).then_some((kind, left)));
         if kind != Population::Files {
             return;
         }
         self.written = Written { here: true, newest: 0, everywhere: 0, parts: 1, truncated: false };
         self.renamed = false;
+    }
+
+    /// Notes that object `number` could not be made, because one of that name is there. It is somebody else's, unless
+    /// this run made it before.
+    pub fn found(&mut self, kind: Population, number: u64) {
+        // Objects are made in order: a million of them are one row.
+        match self.foreign.range_mut(..=(kind, number)).next_back() {
+            Some((&(other, _), end)) if other == kind && *end >= number => *end = (*end).max(number + 1),
+            _ => drop(self.foreign.insert((kind, number), number + 1)),
+        }
     }
 
     /// Notes the effect of a whole phase on the files. `complete` is true if the phase went over every file.
@@ -707,28 +726,46 @@ impl<'a> Files<'a> {
     /// failure.
     pub fn remove_made(&mut self) -> Result<(), Failure> {
         let mut first = Ok(());
-        for number in self.files.ours() {
-            // An operation that was broken off may have left another name.
-            let object = self.object();
-            let other = if object == Object::File { Object::Renamed } else { Object::File };
-            for object in [object, other, Object::Temporary] {
-                match self.fs.unlink(self.names.path(object, number)) {
-                    Ok(()) => break,
-                    Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
-                    Err(error) if first.is_ok() => {
-                        first = Err(Failure { call: Call::Unlink, error, path: self.names.last() });
+        let (earlier, foreign) = (std::mem::take(&mut self.earlier), std::mem::take(&mut self.foreign));
+        let is_foreign = |kind, number| {
+            let row = foreign.range(..=(kind, number)).next_back();
+            row.is_some_and(|(&(other, _), &end)| other == kind && number < end)
+        };
+        // A name that was there before this run stays, unless an earlier phase of the run made it.
+        let mut ours = earlier.clone();
+        for kind in [Population::Files, Population::Symlinks, Population::Links, Population::Directories] {
+            let made = self.population(kind).ours();
+            ours.push((kind, made));
+        }
+        for (kind, number) in ours.into_iter().flat_map(|(kind, range)| range.map(move |number| (kind, number))) {
+            let before = earlier.iter().any(|(other, range)| *other == kind && range.contains(&number));
+            if !before && is_foreign(kind, number) {
+                continue;
+            }
+            match kind {
+                Population::Files => {
+                    // An operation that was broken off may have left another name.
+                    let object = self.object();
+                    let other = if object == Object::File { Object::Renamed } else { Object::File };
+                    for object in [object, other, Object::Temporary] {
+                        match self.fs.unlink(self.names.path(object, number)) {
+                            // A phase may have renamed the file, and a later one made another of its first name.
+                            Ok(()) if before => {}
+                            Ok(()) => break,
+                            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+                            Err(error) if first.is_ok() => {
+                                first = Err(Failure { call: Call::Unlink, error, path: self.names.last() });
+                            }
+                            Err(_) => {}
+                        }
                     }
-                    Err(_) => {}
                 }
+                // A failure leaves the directory there.
+                Population::Symlinks => drop(self.fs.unlink(self.names.path(Object::Symlink, number))),
+                Population::Links => drop(self.fs.unlink(self.names.path(Object::Link, number))),
+                // A failure leaves its parent there.
+                Population::Directories => drop(self.fs.rmdir(self.names.path(Object::Directory, number))),
             }
-        }
-        for (object, range) in [(Object::Symlink, self.symlinks), (Object::Link, self.links)] {
-            for number in range.ours() {
-                let _ = self.fs.unlink(self.names.path(object, number)); // a failure leaves the directory there
-            }
-        }
-        for number in self.directories.ours() {
-            let _ = self.fs.rmdir(self.names.path(Object::Directory, number)); // a failure leaves its parent there
         }
         first
     }

@@ -502,6 +502,9 @@ impl<'a> Worker<'a> {
             Err(failure) => {
                 self.files.uncertain = true;
                 let (errno, message) = self.files.explain(&failure);
+                if let (Walk::Makes(kind), libc::EEXIST) = (operation.row().walk, errno) {
+                    self.files.found(kind, number);
+                }
                 self.files.tally.fail(failure.call, errno, message.clone());
                 if state.error.is_none() {
                     state.error = Some(JobError { errno, message });
