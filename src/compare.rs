@@ -97,7 +97,7 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
         "--fail-if-slower cannot judge by load_line: a deeper load line is neither faster nor slower (give --figure \
          plateau_iops)"
     );
-    output::try_asked(matches)?;
+    output::try_asked(matches, invocation.files.iter().cloned())?;
     ensure!(
         objectives.is_empty() || invocation.files.len() == 2 && invocation.files.iter().all(|path| is_result(path)),
         "--objective compares two results of sweep: run `plimsoll sweep --save` on both systems first"
@@ -127,6 +127,7 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
 }
 
 fn interleaved(matches: &ArgMatches, figure: &str, a: Side, b: Side) -> anyhow::Result<ComparisonResult> {
+    output::try_asked(matches, load::paths_of(&a.plan).into_iter().chain(load::paths_of(&b.plan)))?;
     let pairs = matches.get_one::<u32>("pairs").copied();
     let defaults = Repeats::default();
     let repeats = Repeats {

@@ -332,7 +332,11 @@ fn iterated(phases: Vec<Phase>, times: u64) -> anyhow::Result<Vec<Phase>> {
 fn run(matches: &ArgMatches, _words: Vec<OsString>) -> anyhow::Result<Exit> {
     match matches.get_one::<PathBuf>("input") {
         None => carry_out(matches),
-        Some(path) => carry_out(&with_input(path, matches)?),
+        Some(path) => {
+            let matches = with_input(path, matches)?;
+            output::try_asked(&matches, [path.clone()])?;
+            carry_out(&matches)
+        }
     }
 }
 
@@ -379,7 +383,7 @@ fn carry_out(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let crew = match crew::join(&interrupt)? {
         Joined::Alone => {
             let plan = plan(matches, 1)?;
-            output::try_asked(matches)?;
+            output::try_asked(matches, [])?;
             if let Some(gun) = matches.get_one::<PathBuf>("start-when") {
                 while !gun.exists() && !interrupt.stop.load(Relaxed) {
                     std::thread::sleep(Duration::from_millis(1));
@@ -402,7 +406,7 @@ fn carry_out(matches: &ArgMatches) -> anyhow::Result<Exit> {
     };
     let plan = plan(matches, crew.rank.ranks).and_then(|plan| {
         if crew.is_leader() {
-            output::try_asked(matches)?;
+            output::try_asked(matches, [])?;
         }
         let neighbour = matches.get_one::<u64>("neighbour").copied().unwrap_or(0);
         match ranks_share(matches) {

@@ -3,9 +3,10 @@
 use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use measure::schema::{Document, Ended, RunResult};
 use report::html::{self, NamedDocument};
@@ -159,15 +160,64 @@ pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 /// The error that [`write`](fn@write) would end with: a directory that is missing or cannot be written to.
 pub fn try_to_write(path: &Path) -> anyhow::Result<()> {
     let tried = || -> io::Result<()> {
-        if is_special(path) {
+        if let Some(there) = std::fs::metadata(path).ok().filter(|there| !there.is_file()) {
             // A pipe is opened when there is something to say: opening it waits for its reader.
-            return if path.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(()) };
+            return match there.file_type() {
+                kind if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+                kind if kind.is_block_device() => {
+                    Err(io::Error::other("it is a block device, and the result would destroy its content: give a file"))
+                }
+                _ => Ok(()),
+            };
         }
         let partial = partial(&behind(path));
         File::create(&partial)?;
         std::fs::remove_file(&partial)
     };
     tried().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Tries places of results before anything runs (see [`try_to_write`]), and refuses two kinds that would cost data: a
+/// file that the command also reads or measures (`inputs`), and one file for two results.
+///
+/// # Errors
+/// The first place that cannot be written, or must not be.
+pub fn try_apart(outputs: &[&Path], inputs: impl IntoIterator<Item = PathBuf>) -> anyhow::Result<()> {
+    outputs.iter().try_for_each(|path| try_to_write(path))?;
+    let files: Vec<&Path> = outputs.iter().copied().filter(|path| !is_special(path)).collect();
+    for (index, path) in files.iter().enumerate() {
+        let twice = files[..index].iter().find(|other| destination(other) == destination(path));
+        ensure!(
+            twice.is_none(),
+            "cannot write {}: two results would go to it, and the second would replace the first: name two files",
+            path.display()
+        );
+    }
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|there| (there.dev(), there.ino()));
+    let there: Vec<_> = files.iter().filter_map(|path| Some((path, identity(path)?))).collect();
+    if there.is_empty() {
+        return Ok(());
+    }
+    for input in inputs {
+        let Some(same) = identity(&input) else { continue };
+        if let Some((path, _)) = there.iter().find(|(_, other)| *other == same) {
+            bail!(
+                "cannot write {}: this command reads or measures {}, which the result would replace: name another file",
+                path.display(),
+                input.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The file that a path leads to, also where only its directory is there.
+fn destination(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| {
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        let directory = std::fs::canonicalize(directory.unwrap_or(Path::new(".")));
+        directory.map_or_else(|_| path.to_owned(), |directory| directory.join(path.file_name().unwrap_or_default()))
+    })
 }
 
 /// True if there is something at `path` that is not a regular file.
@@ -229,12 +279,13 @@ pub struct DefaultName {
     claimed: OnceCell<String>,
 }
 
-/// Tries the paths of `--save` and `--html` before anything runs, see [`try_to_write`].
+/// Tries the paths of `--save` and `--html` before anything runs, see [`try_apart`].
 ///
 /// # Errors
-/// The first path that cannot be written.
-pub fn try_asked(matches: &ArgMatches) -> anyhow::Result<()> {
-    ["save", "html"].iter().filter_map(|name| matches.get_one::<PathBuf>(name)).try_for_each(|path| try_to_write(path))
+/// The first path that cannot be written, or must not be.
+pub fn try_asked(matches: &ArgMatches, inputs: impl IntoIterator<Item = PathBuf>) -> anyhow::Result<()> {
+    let asked = ["save", "html"].iter().filter_map(|name| matches.get_one::<PathBuf>(name));
+    try_apart(&asked.map(PathBuf::as_path).collect::<Vec<_>>(), inputs)
 }
 
 impl DefaultName {

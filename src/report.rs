@@ -49,6 +49,9 @@ fn command() -> Command {
 fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let paths: Vec<&PathBuf> = matches.get_many("results").expect("required").collect();
     let named = |path: &&PathBuf| Ok(NamedDocument { name: path.display().to_string(), document: output::read(path)? });
+    if let Some(path) = matches.get_one::<String>("output").filter(|path| *path != "-") {
+        output::try_apart(&[Path::new(path)], paths.iter().copied().cloned())?;
+    }
     let documents = paths.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?;
     let format = matches.get_one::<String>("format").expect("has a default").as_str();
     let text = if format == "html" {

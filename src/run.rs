@@ -155,7 +155,8 @@ impl Asked {
         let run = &invocation.run;
         let logs = run.bandwidth_log.then(|| PathBuf::from("agg-read_bw.log"));
         let paths = [&run.output, &run.save, &run.html, &logs];
-        paths.into_iter().flatten().try_for_each(|path| output::try_to_write(path))?;
+        let paths: Vec<&Path> = paths.into_iter().flatten().map(PathBuf::as_path).collect();
+        output::try_apart(&paths, invocation.files.iter().cloned().chain(load::paths_of(plan)))?;
         let logs = plan.jobs.iter().map(|job| &job.reporting.logs);
         let prefixes = logs.flat_map(|logs| [&logs.bw, &logs.iops, &logs.lat, &logs.histogram]).flatten();
         prefixes

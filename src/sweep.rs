@@ -175,8 +175,8 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let crew = match crew::join(&interrupt)? {
         Joined::Alone => {
-            let (request, effort) = asked(matches, words, &crew::alone())?;
-            try_outputs(matches)?;
+            let (request, effort) = asked(matches, words.clone(), &crew::alone())?;
+            try_outputs(matches, &words, &request)?;
             let name = default_name(matches);
             let result = sweep(matches, name.as_ref(), &request, &effort, interrupt, None)?;
             let ended = result.ended;
@@ -186,8 +186,12 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
         Joined::Among(crew) => crew,
         Joined::Mute(status) => return Ok(status),
     };
-    let asked = asked(matches, words, &crew.rank)
-        .and_then(|asked| if crew.is_leader() { try_outputs(matches).map(|()| asked) } else { Ok(asked) });
+    let asked = asked(matches, words.clone(), &crew.rank).and_then(|asked| {
+        if crew.is_leader() {
+            try_outputs(matches, &words, &asked.0)?;
+        }
+        Ok(asked)
+    });
     let status = match crew.agree(asked) {
         Ok((request, effort)) => together(matches, &crew, &request, &effort, interrupt),
         Err(status) => Ok(status),
@@ -426,9 +430,12 @@ fn default_name(matches: &ArgMatches) -> Option<DefaultName> {
     (!none).then(|| DefaultName::of("sweep"))
 }
 
-/// Tries every place that the result is to be written to.
-fn try_outputs(matches: &ArgMatches) -> anyhow::Result<()> {
-    output::try_asked(matches)?;
+/// Tries every place that the result is to be written to. A result may take the place of the one that is resumed, which
+/// it contains.
+fn try_outputs(matches: &ArgMatches, words: &[OsString], request: &Request) -> anyhow::Result<()> {
+    // Words without a dash are the target or the job file.
+    let words = words.iter().filter(|word| !word.as_encoded_bytes().starts_with(b"-")).map(PathBuf::from);
+    output::try_asked(matches, words.chain(load::sweep::files_of(request)))?;
     default_name(matches).map_or(Ok(()), |name| name.try_to_write())
 }
 

@@ -23,7 +23,7 @@ pub fn percent(text: &str) -> Result<f64, String> {
 /// The expected form of the value.
 pub fn duration(text: &str) -> Result<Duration, String> {
     match units::parse_time_ns(text, TimeUnit::Seconds) {
-        Ok(0) => Err(format!("{text:?} is too short to measure in: give at least a millisecond")),
+        Ok(0..1_000_000) => Err(format!("{text:?} is too short to measure in: give at least a millisecond")),
         Ok(ns) => Ok(Duration::from_nanos(ns)),
         Err(error) => Err(error.to_string()),
     }

@@ -78,6 +78,62 @@ fn what_is_wrong_is_said_in_one_line_and_nothing_is_left() {
 }
 
 #[test]
+fn results_do_not_replace_what_a_command_reads() {
+    let directory = directory();
+    let data = file(directory.path(), "data", vec![7; 1 << 20]);
+    std::os::unix::fs::symlink("data", directory.path().join("link")).unwrap();
+    let job = "[job]\nrw=read\nfilename=data\nsize=1m\n";
+    file(directory.path(), "job.fio", job);
+    succeed(directory.path(), &["run", "job.fio", "--save", "result.json", "--output=out"]);
+    let result = std::fs::read(directory.path().join("result.json")).unwrap();
+    std::fs::remove_file(directory.path().join("out")).unwrap();
+    file(directory.path(), "input.yaml", "op: create\nfiles: 2\n");
+    let scenario = format!("{}/configs/sim/depth.toml", env!("CARGO_MANIFEST_DIR"));
+    std::fs::copy(scenario, directory.path().join("depth.toml")).unwrap();
+    let before = names(directory.path());
+    for arguments in [
+        &["sweep", "data", "--save=data"][..],
+        &["sweep", "data", "--html", "link"],
+        &["sweep", "--filename=data", "--save", "./data"],
+        &["sweep", "job.fio", "--save", "job.fio"],
+        &["sweep", "job.fio", "--save", "data"],
+        &["sweep", "--workload", "data", "--save", "data"],
+        &["run", "job.fio", "--save", "job.fio"],
+        &["run", "job.fio", "--output=data"],
+        &["run", "job.fio", "--html", "link"],
+        &["compare", "job.fio", "job.fio", "--html=job.fio"],
+        &["compare", "--engine=psync,sync", "job.fio", "--save=data"],
+        &["compare", "result.json", "result.json", "--save=result.json"],
+        &["report", "result.json", "-o", "result.json"],
+        &["history", ".", "--html", "result.json"],
+        &["files", "--input=input.yaml", "--save=input.yaml"],
+        &["sim", "depth.toml", "--json", "depth.toml"],
+    ] {
+        let said = refused(directory.path(), arguments);
+        assert!(said.contains("would replace"), "{arguments:?}: {said}");
+    }
+    for arguments in [
+        &["sweep", "data", "--save=x", "--html=./x"][..],
+        &["run", "job.fio", "--save=x", "--output", "x"],
+        &["compare", "job.fio", "job.fio", "--save=x", "--html=x"],
+        &["sim", "depth.toml", "--json=x", "--html=x"],
+    ] {
+        let said = refused(directory.path(), arguments);
+        assert!(said.contains("two results would go to it"), "{arguments:?}: {said}");
+    }
+    assert_eq!(names(directory.path()), before);
+    assert_eq!(std::fs::read(&data).unwrap(), vec![7; 1 << 20]);
+    assert_eq!(std::fs::read(directory.path().join("job.fio")).unwrap(), job.as_bytes());
+    assert_eq!(std::fs::read(directory.path().join("result.json")).unwrap(), result);
+    // A device takes any number of results, and loses nothing.
+    succeed(directory.path(), &["run", "job.fio", "--save=/dev/null", "--output=/dev/null"]);
+    let Some(device) = LoopDevice::over(&data) else { return };
+    let said = refused(directory.path(), &["sweep", "job.fio", "--save", &device.path]);
+    assert!(said.contains("it is a block device"), "{said}");
+    assert_eq!(std::fs::read(&data).unwrap(), vec![7; 1 << 20]);
+}
+
+#[test]
 fn a_full_filesystem_is_one_line_and_nothing_is_left() {
     let Some(mount) = Mount::new("tmpfs", "size=8m,mode=700") else { return };
     for rw in ["read", "write"] {

@@ -78,6 +78,24 @@ fn a_file_is_read_and_not_changed() {
 }
 
 #[test]
+fn a_file_that_is_shorter_than_the_size_is_not_extended() {
+    let directory = directory();
+    let path = file(directory.path(), "data", vec![7; 1 << 20]);
+    for more in [&["--size=2m"][..], &["--offset=512k", "--size=1m"], &["--filesize=2m"]] {
+        for target in ["data", "--filename=data"] {
+            let always = ["sweep", target, "--iodepth=1", "--time=1s", "--no-files"];
+            let said = refused(directory.path(), &[&always[..], more].concat());
+            assert!(said.contains("beyond the end, 1048576 bytes, of data"), "{said}");
+            assert!(said.contains("--allow-writes"), "{said}");
+            assert_eq!(std::fs::read(&path).unwrap(), vec![7; 1 << 20], "{more:?}");
+        }
+    }
+    let part = ["sweep", "data", "--offset=512k", "--size=512k", "--iodepth=1", "--time=1s", "--no-files"];
+    succeed(directory.path(), &part);
+    assert_eq!(std::fs::read(&path).unwrap(), vec![7; 1 << 20]);
+}
+
+#[test]
 fn writes_to_what_was_there_before_need_permission() {
     let directory = directory();
     let path = file(directory.path(), "data", vec![7; 1 << 20]);

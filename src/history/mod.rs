@@ -56,7 +56,11 @@ fn command() -> Command {
 fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let paths: Vec<&PathBuf> = matches.get_many("results").expect("required").collect();
     if let Some(path) = matches.get_one::<PathBuf>("html") {
-        output::try_to_write(path)?;
+        let inputs = paths.iter().flat_map(|path| match path.is_dir() {
+            true => files_of(path).unwrap_or_default(),
+            false => vec![path.to_path_buf()],
+        });
+        output::try_apart(&[path], inputs)?;
     }
     let mut sweeps = Vec::new();
     let mut skipped = 0;

@@ -122,7 +122,8 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
         bail!("sim needs a scenario file, such as configs/sim/depth.toml (see plimsoll sim --help)");
     }
     let places = ["json", "html"].iter().filter_map(|name| matches.get_one::<PathBuf>(name));
-    places.filter(|path| *path != Path::new("-")).try_for_each(|path| output::try_to_write(path))?;
+    let places: Vec<&Path> = places.map(PathBuf::as_path).filter(|path| *path != Path::new("-")).collect();
+    output::try_apart(&places, files.iter().copied().cloned())?;
     let mut runs = Vec::new();
     for file in files {
         runs.extend(runs_of(file, matches).with_context(|| file.display().to_string())?);

@@ -30,7 +30,7 @@ mod safety;
 mod size;
 mod storage;
 
-pub use names::names;
+pub use names::{names, paths_of};
 pub(crate) use preflight::postponed;
 pub use preflight::preflight;
 

@@ -1,9 +1,10 @@
 //! The names of the files that a clone uses: `filename`, `directory`, `filename_format`, `nrfiles`, `opendir`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use job::Job;
+use job::job::Plan;
 
 use crate::Error;
 
@@ -61,6 +62,20 @@ fn formatted(format: &str, job: &str, clone: u32, file: u32) -> String {
 }
 
 /// All regular files below a directory, in order of their paths.
+/// The files that a plan names, without those that a log names: the job's files, the log that it replays, and the file
+/// that all of the log goes to.
+pub fn paths_of(plan: &Plan) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for job in &plan.jobs {
+        let clones = if job.files.names.is_empty() { job.process.clones.max(1) } else { 1 };
+        for clone in 0..clones {
+            paths.extend(names(job, clone).unwrap_or_default().into_iter().map(PathBuf::from));
+        }
+        paths.extend([&job.iolog.read, &job.iolog.redirect].into_iter().flatten().map(PathBuf::from));
+    }
+    paths
+}
+
 fn list(directory: &Path, found: &mut Vec<String>) -> std::io::Result<()> {
     let mut entries: Vec<_> = fs::read_dir(directory)?.collect::<Result<_, _>>()?;
     entries.sort_by_key(|entry| entry.file_name());

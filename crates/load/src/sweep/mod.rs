@@ -45,7 +45,7 @@ pub use resume::Resume;
 pub use scratch::Doomed;
 pub use values::Values;
 use workload::Workload;
-pub use workload::{Request, best_engine};
+pub use workload::{Request, best_engine, files_of};
 
 /// Length of the intervals that are the samples of a point: a few ops of a slow disk, and a dozen in the shortest
 /// point.

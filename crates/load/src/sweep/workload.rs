@@ -171,6 +171,9 @@ impl Workload {
                     check_target(target, writes, request.allow_writes)?;
                 }
                 check_sizes(&targets, &job, effort)?;
+                if !request.allow_writes {
+                    check_extent(&targets, &job, &given)?;
+                }
                 if effort.precondition.is_some() && targets.len() > 1 {
                     let hint = "precondition and sweep one after the other";
                     return Err(Error::usage("--precondition takes one TARGET, not also", place(&targets[1]), hint));
@@ -465,6 +468,18 @@ impl Workload {
     }
 }
 
+/// The files that a sweep reads or measures, as far as its options name them.
+pub fn files_of(request: &Request) -> Vec<PathBuf> {
+    let mut files = [&request.job.files[..], &request.recorded[..]].concat();
+    let mut settings = settings_of(&request.job).unwrap_or_default();
+    settings.push(setting("size", "1m")); // not known yet, and no name depends on it
+    let section = Section { name: "sweep".into(), place: Place::CommandLine, settings };
+    let source = Source { sections: vec![section], ..Source::default() };
+    let job = Invocation { command_line: source, ..Invocation::default() };
+    files.extend(job.plan().iter().flat_map(crate::paths_of));
+    files
+}
+
 /// The options of the one job of a command line.
 fn settings_of(invocation: &Invocation) -> Result<Vec<Setting>, Error> {
     if let [_, second, ..] = &invocation.files[..] {
@@ -533,6 +548,42 @@ fn check_sizes(targets: &[PathBuf], job: &Job, effort: &Effort) -> Result<(), Er
         return Err(Error::usage(what, names.join(", "), "give smaller sizes, or a directory as TARGET"));
     }
     Ok(())
+}
+
+/// Refuses an extent beyond the end of a file: a run would write the rest, and a sweep that reads changes nothing.
+fn check_extent(targets: &[PathBuf], job: &Job, given: &dyn Fn(&str) -> bool) -> Result<(), Error> {
+    let offset = if let Amount::Bytes(bytes) = job.extent.offset { bytes } else { 0 };
+    let (mut bytes, mut growable) = (0u64, false);
+    for target in targets {
+        let own = recorded::size_of(target).map_err(|error| Error::system("cannot sweep", place(target), error))?;
+        bytes = bytes.saturating_add(own);
+        growable |= std::fs::metadata(target).is_ok_and(|metadata| metadata.is_file());
+        if let Some((_, most)) = job.extent.file_size
+            && growable
+            && most > own
+        {
+            return Err(beyond_the_end(format!("filesize={most}"), own, place(target)));
+        }
+    }
+    if let Some(Amount::Bytes(size)) = job.extent.size
+        && given("size")
+        && growable
+        && size.saturating_add(offset) > bytes
+    {
+        let asked = if offset > 0 { format!("offset={offset} and size={size}") } else { format!("size={size}") };
+        let names: Vec<String> = targets.iter().map(|target| place(target)).collect();
+        return Err(beyond_the_end(asked, bytes, names.join(", ")));
+    }
+    Ok(())
+}
+
+fn beyond_the_end(asked: String, bytes: u64, names: String) -> Error {
+    let what = format!("{asked} goes beyond the end, {bytes} bytes, of");
+    Error::usage(
+        what,
+        names,
+        "the sweep would have to write the rest: give less, or a directory as TARGET, or --allow-writes",
+    )
 }
 
 /// Options that the axes need: arrivals at random, and a scratch file as large as the largest size.
