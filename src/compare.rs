@@ -117,7 +117,7 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
         ([], _) => bail!("give two job files, two results, or --engine A,B with a job"),
         _ => bail!("--engine takes two engines as A,B: {} given", engines.len()),
     };
-    result.provenance.command = std::env::args().collect();
+    result.provenance.command = load::command();
     let exit = exit(matches.get_one("fail-if-slower").copied(), &result);
     output::deliver(matches, None, Document::Comparison(result), |document, style| match document {
         Document::Comparison(result) => report::text::comparison(result, style),

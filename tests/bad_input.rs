@@ -78,6 +78,34 @@ fn what_is_wrong_is_said_in_one_line_and_nothing_is_left() {
 }
 
 #[test]
+fn names_that_are_not_utf_8_are_taken_as_they_are_or_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let directory = directory();
+    let odd = std::ffi::OsStr::from_bytes(b"\xff\xfe");
+    std::fs::write(directory.path().join(odd), vec![7; 1 << 20]).unwrap();
+    file(directory.path(), "data", vec![7; 1 << 20]);
+    let entries = || std::fs::read_dir(directory.path()).unwrap().count();
+    let before = entries();
+    for target in [odd.to_owned(), std::ffi::OsString::from("data")] {
+        let mut command = plimsoll(directory.path());
+        command.arg("sweep").arg(&target).args(["--size=1m", "--iodepth=1", "--time=1s", "--no-files", "--save"]);
+        let result = std::ffi::OsStr::from_bytes(b"r\xff.json");
+        let output = command.arg(result).output().unwrap();
+        if target == "data" {
+            assert!(output.status.success(), "{}", stderr(&output));
+            let saved = json_file(&directory.path().join(result));
+            let command = saved["provenance"]["command"].as_array().unwrap();
+            assert_eq!(command.last().unwrap(), "r\u{fffd}.json", "{command:?}");
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains("not UTF-8") && said.trim_end().lines().count() == 1, "{said}");
+        assert_eq!(entries(), before);
+    }
+}
+
+#[test]
 fn results_do_not_replace_what_a_command_reads() {
     let directory = directory();
     let data = file(directory.path(), "data", vec![7; 1 << 20]);

@@ -45,6 +45,38 @@ fn every_visit_replays_whole_passes_no_faster_than_the_pauses_allow() {
     assert!(what.contains("all 40 requests") && what.contains("2 threads, 2 in flight"), "{what}");
 }
 
+/// SQLite reads the 100 bytes of its header first, and other programs write lines.
+#[test]
+fn requests_that_do_not_fit_direct_io_go_through_the_page_cache() {
+    let place = directory();
+    for name in ["data", "opened"] {
+        file(place.path(), name, vec![1; 65536]);
+    }
+    let log = "fio version 3 iolog\n0 data add\n0 data open\n0 opened add\n0 opened open\n0 data read 0 100\n\
+               9 data read 4096 4096\n9 opened close\n9 data close\n";
+    file(place.path(), "log", log);
+    let arguments = ["sweep", "--workload=log", "--axis=replay_time_scale=100", "--time=1s", "--json"];
+    let result = json(&succeed(place.path(), &arguments));
+    let point = &result["curves"][0]["points"][0]["job"];
+    assert!(point["directions"]["read"]["ops"].as_u64().unwrap() > 0, "{point}");
+    assert_eq!(point["facts"]["direct"], false, "{point}");
+    let said = |code: &str| {
+        let found = result["verdicts"].as_array().unwrap().iter().find(|verdict| verdict["code"] == code);
+        found.map(|verdict| verdict["what"].as_str().unwrap().to_owned()).unwrap_or_default()
+    };
+    assert!(said("no-direct-io").contains("100 bytes at 0 of data"), "{}", said("no-direct-io"));
+    assert!(said("replayed").contains("; of opened the log has neither reads nor writes"), "{}", said("replayed"));
+    let refusal = refused(place.path(), &["sweep", "--workload=log", "--direct=1", "--time=1s", "--no-files"]);
+    assert!(refusal.contains("100 bytes"), "{refusal}");
+
+    file(place.path(), "opens", "fio version 3 iolog\n0 data add\n0 data open\n9 data close\n");
+    let refusal = refused(place.path(), &["sweep", "--workload=opens", "--no-files"]);
+    assert!(refusal.contains("no request to replay") && refusal.contains("not read(2)"), "{refusal}");
+    std::fs::remove_file(place.path().join("data")).unwrap();
+    let refusal = refused(place.path(), &["sweep", "--workload=log", "--no-files"]);
+    assert!(refusal.contains("8192 bytes of a file that is not there: data"), "{refusal}");
+}
+
 #[test]
 fn recordings_that_cannot_be_replayed_are_refused_in_one_line() {
     let place = directory();

@@ -143,7 +143,7 @@ impl Thread {
 
 /// The threads of the events, which are in order of time.
 fn threads(events: &[Event], to: &str, cut_ns: u64) -> Recording {
-    let mut all = Recording { threads: Vec::new(), since: Since::Free, files: Vec::new(), duration_ns: 0, recorded: 0 };
+    let mut all = Recording::new(Since::Free);
     let file = all.file(to);
     let mut threads: Vec<Thread> = Vec::new();
     let mut numbers: HashMap<u32, usize> = HashMap::new();

@@ -362,6 +362,11 @@ impl<R: BufRead> Replay<R> {
         Ok(Replay { reader: Reader::new(input, log)?, options: options.clone(), first_us: None, now_us: 0 })
     }
 
+    /// The number of files that the steps so far have named.
+    pub fn file_count(&self) -> usize {
+        if self.options.redirect.is_some() { 0 } else { self.reader.files().len() }
+    }
+
     /// The name of a file that a step has named; `replay_redirect`'s if that is set.
     pub fn file_name(&self, file: usize) -> &str {
         let own = || self.reader.files().get(file).map_or("", String::as_str);

@@ -6,7 +6,7 @@
 //! pauses of the application, and keeps the order in which its threads wait for the storage.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
 use std::io::BufRead;
 use std::sync::Arc;
 
@@ -18,6 +18,9 @@ use crate::workload::{Op, OpKind};
 
 /// A recording has this many requests at most: they are kept in memory.
 const REQUESTS_MOST: usize = 8_000_000;
+
+/// The error of a log without requests.
+pub const NO_REQUEST: &str = "no request to replay";
 
 /// The moment from which the pause before a request counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,8 @@ pub struct Recording {
     pub since: Since,
     /// The files.
     pub files: Vec<FileUse>,
+    /// Files that the log opens or syncs, and does not read or write.
+    pub idle_files: Vec<String>,
     /// Duration in nanoseconds, from the start to the last request that is kept.
     pub duration_ns: u64,
     /// Requests that were recorded; more than are kept if the recording was cut.
@@ -56,6 +61,12 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// A recording without requests.
+    pub fn new(since: Since) -> Recording {
+        let (threads, files, idle_files) = Default::default();
+        Recording { threads, since, files, idle_files, duration_ns: 0, recorded: 0 }
+    }
+
     /// The recording that logs make: the threads that their lines name, and one of each log without names. Requests
     /// that are due after `cut_ns` are left out. A thread has `depth` requests in flight at most.
     ///
@@ -67,8 +78,8 @@ impl Recording {
         depth: u32,
         cut_ns: u64,
     ) -> Result<Recording, Error> {
-        let mut all =
-            Recording { threads: Vec::new(), since: Since::Issue, files: Vec::new(), duration_ns: 0, recorded: 0 };
+        let mut all = Recording::new(Since::Issue);
+        let (mut idle, mut busy) = (BTreeSet::new(), BTreeSet::new());
         let name = logs.first().map_or(String::new(), |(name, _)| name.clone());
         for (name, log) in logs {
             let mut replay = Replay::new(log, name.as_str(), &Iolog { time_scale_percent: 100, ..options.clone() })?;
@@ -77,9 +88,13 @@ impl Recording {
             // Of each of them the position and the moment of the request before.
             let mut known: HashMap<Option<u64>, (usize, u64)> = HashMap::new();
             let (mut requests, mut files) = (0, Vec::<u32>::new());
+            let mut used = HashSet::new();
             while let Some(step) = replay.next_step()? {
                 let Step::Op { mut op, at_ns, thread } = step else { continue };
                 all.recorded += 1;
+                if let OpKind::Io(_) = op.kind {
+                    used.insert(op.file);
+                }
                 if at_ns > cut_ns {
                     continue;
                 }
@@ -102,7 +117,12 @@ impl Recording {
                 }
             }
             all.threads.append(&mut threads);
+            for file in 0..replay.file_count() {
+                let files = if used.contains(&(file as u32)) { &mut busy } else { &mut idle };
+                files.insert(replay.file_name(file).to_owned());
+            }
         }
+        all.idle_files = idle.difference(&busy).cloned().collect();
         all.checked(&name)
     }
 
@@ -113,7 +133,7 @@ impl Recording {
     pub fn checked(mut self, log: &str) -> Result<Recording, Error> {
         self.threads.retain(|thread| !thread.is_empty());
         match self.threads.is_empty() {
-            true => Err(Error::Whole { log: log.into(), what: "no request to replay".into() }),
+            true => Err(Error::Whole { log: log.into(), what: NO_REQUEST.into() }),
             false => Ok(self),
         }
     }
@@ -343,6 +363,10 @@ mod tests {
         let cut = |ns| Recording::of_logs(vec![("log".into(), LOG.as_bytes())], &options, 1, ns);
         let recording = cut(999_999).unwrap();
         assert_eq!((recording.requests().count(), recording.recorded, recording.duration_ns), (1, 3, 0));
+        assert_eq!(recording.idle_files, [] as [&str; 0], "requests after the cut count");
+        let opened = "fio version 3 iolog\n0 a add\n0 a open\n0 b add\n0 b open\n5 b read 0 4096\n9 a sync 0 0\n";
+        let recording = Recording::of_logs(vec![("log".into(), opened.as_bytes())], &options, 1, u64::MAX).unwrap();
+        assert_eq!(recording.idle_files, ["a"]);
         let empty = "fio version 3 iolog\n0 a add\n";
         let error = Recording::of_logs(vec![("log".into(), empty.as_bytes())], &options, 1, 0).unwrap_err();
         assert_eq!(error.to_string(), "log: no request to replay");

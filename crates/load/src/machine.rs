@@ -28,10 +28,15 @@ pub fn provenance(clock: &Clock, started_unix_ms: u64) -> Provenance {
     Provenance {
         schema: SCHEMA_VERSION,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: std::env::args().collect(),
+        command: command(),
         started_unix_ms,
         machine: machine(clock),
     }
+}
+
+/// The command line of this program, in which U+FFFD stands for bytes that are not UTF-8.
+pub fn command() -> Vec<String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// Processor time, context switches and page faults of the clone on the calling thread so far: those of its process,

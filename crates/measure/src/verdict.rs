@@ -18,7 +18,7 @@ mod storage;
 pub use check::{Check, Judgement, Outcome};
 pub use curve::{
     depth_not_possible, different_blocks, engine_replaced, for_curve, no_direct_io, not_preconditioned, replay_behind,
-    replayed,
+    replay_not_direct, replayed,
 };
 pub use files::{for_files, for_phase};
 pub use generator::for_run;

@@ -312,6 +312,9 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
     if workload.direct_refused {
         verdicts.push(verdict::no_direct_io(&workload.name));
     }
+    if let Some(request) = &workload.not_direct {
+        verdicts.push(verdict::replay_not_direct(request));
+    }
     if let Some((wanted, reason)) = &workload.engine_replaced {
         verdicts.push(verdict::engine_replaced(wanted, &workload.engines[0], reason));
     }

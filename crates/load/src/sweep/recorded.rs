@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use job::blktrace;
+use job::iolog::FileUse;
 use job::job::{Iolog, Replayed};
-use job::threads::{Recording, Since};
+use job::threads::{NO_REQUEST, Recording, Since};
+use job::workload::OpKind;
 use measure::figures::{count, nanoseconds, plain};
 use measure::verdict::{self, Verdict};
 
@@ -59,6 +61,13 @@ impl Recorded {
         }
         for file in &recording.files {
             let path = Path::new(&file.name);
+            if target.is_none()
+                && std::fs::metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+            {
+                let what = format!("the log uses {} bytes of a file that is not there:", file.bytes);
+                let hint = "did the program remove it, or is the log of another place? Make a file of that size there";
+                return Err(Error::usage(what, &file.name, hint));
+            }
             check_target(path, file.changed, allow_writes)?;
             let bytes = size_of(path).map_err(|error| Error::system("cannot sweep", &file.name, error))?;
             if bytes < file.bytes {
@@ -85,6 +94,21 @@ impl Recorded {
     /// The files.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.recording.files.iter().map(|file| Path::new(&file.name))
+    }
+
+    /// A request that O_DIRECT does not take on its file, in words; None if it takes all of them.
+    pub fn not_direct(&self) -> Option<String> {
+        let asked = |file: &FileUse| {
+            let alignment = File::open(&file.name).ok().and_then(|file| sys::file::direct_alignment(&file));
+            alignment.map_or(512, |alignment| u64::from(alignment.offset.max(1)))
+        };
+        let asked: Vec<u64> = self.recording.files.iter().map(asked).collect();
+        let found = self.recording.requests().map(|request| request.op).find(|op| {
+            let bytes = asked[op.file as usize];
+            matches!(op.kind, OpKind::Io(_)) && !(op.offset.is_multiple_of(bytes) && op.len.is_multiple_of(bytes))
+        })?;
+        let name = &self.recording.files[found.file as usize].name;
+        Some(format!("{} bytes at {} of {name}", found.len, found.offset))
     }
 
     /// Requests in flight at most.
@@ -126,6 +150,14 @@ impl Recorded {
             nanoseconds(recording.duration_ns as f64),
             plain(self.depth() as f64)
         );
+        let idle = match recording.idle_files.as_slice() {
+            [] => String::new(),
+            [only] => format!("; of {only} the log has neither reads nor writes"),
+            [first, rest @ ..] => {
+                format!("; of {first} and {} more files the log has neither reads nor writes", rest.len())
+            }
+        };
+        let what = what + &idle;
         let pauses = match recording.since {
             Since::Issue => {
                 "The log has no times of completion, so the pauses between requests include the recorded storage; \
@@ -185,7 +217,16 @@ fn read(
         .iter()
         .map(|log| Ok((log.display().to_string(), BufReader::new(open(log)?))))
         .collect::<Result<Vec<_>, Error>>()?;
-    let mut recording = Recording::of_logs(logs, options, depth.unwrap_or(1), cut_ns).map_err(unreadable)?;
+    let mut recording = Recording::of_logs(logs, options, depth.unwrap_or(1), cut_ns).map_err(|error| Error {
+        hint: match &error {
+            job::iolog::Error::Whole { what, .. } if what == NO_REQUEST => {
+                "trap --trace records requests that name their offset (pread, libaio, io_uring), not read(2) and write(2)"
+            }
+            _ => "",
+        }
+        .into(),
+        ..unreadable(error)
+    })?;
     if let (Some(target), [only]) = (target, &mut recording.files[..]) {
         only.name = target.display().to_string();
     }

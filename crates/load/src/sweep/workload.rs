@@ -45,6 +45,8 @@ pub struct Workload {
     recorded: Option<Recorded>,
     /// True if O_DIRECT was wanted, and the target does not support it.
     pub direct_refused: bool,
+    /// A recorded request that O_DIRECT does not take, where the replay goes through the page cache for that reason.
+    pub not_direct: Option<String>,
     /// The best engine, where another one took its place, and why it did.
     pub engine_replaced: Option<(&'static str, String)>,
 }
@@ -87,6 +89,7 @@ impl Workload {
             scratch: None,
             recorded: None,
             direct_refused: false,
+            not_direct: None,
             engine_replaced: None,
         };
         let job = workload.job()?;
@@ -100,6 +103,11 @@ impl Workload {
             }
         };
         let target = targets.first().cloned();
+        if let Some(odd) = targets.iter().find(|target| target.to_str().is_none()) {
+            // A job names its files in UTF-8: it would make and measure another file.
+            let hint = "its name is not UTF-8: make a symbolic link to it, and sweep that";
+            return Err(Error::usage("cannot sweep", place(odd), hint));
+        }
         if workload.engines.is_empty() {
             let in_volume = target.as_ref().is_some_and(|target| gfapi::Address::is_url(&target.to_string_lossy()));
             let best = if in_volume { ("gfapi", None) } else { chosen_engine() };
@@ -229,7 +237,9 @@ impl Workload {
         self.name = recorded.named();
         if !asked.iter().any(|setting| ["direct", "buffered"].contains(&setting.option.name)) {
             self.direct_refused = !recorded.files().all(scratch::takes_direct);
-            self.settings.push(setting("direct", if self.direct_refused { "0" } else { "1" }));
+            self.not_direct = if self.direct_refused { None } else { recorded.not_direct() };
+            let buffered = self.direct_refused || self.not_direct.is_some();
+            self.settings.push(setting("direct", if buffered { "0" } else { "1" }));
         }
         self.recorded = Some(recorded);
         Ok(())

@@ -267,6 +267,20 @@ pub fn no_direct_io(target: &str) -> Verdict {
     )
 }
 
+/// The verdict on a replay whose recording has a request, such as `request`, that O_DIRECT does not take.
+pub fn replay_not_direct(request: &str) -> Verdict {
+    verdict(
+        "no-direct-io",
+        Severity::Warning,
+        format!(
+            "the recording has requests that O_DIRECT does not take ({request}), so the replay goes through the page cache"
+        ),
+        "Data that are read twice come from memory, and written data may not have reached the device.",
+        "An application that uses the page cache issues other requests than its device sees: record the device with \
+         blktrace to replay those.",
+    )
+}
+
 /// The verdict on a target that was not steady after the last round of its preconditioning.
 pub fn not_preconditioned(found: &Preconditioning) -> Verdict {
     let how = match &found.window {
