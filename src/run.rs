@@ -385,7 +385,7 @@ impl<'a> Reports<'a> {
         } else {
             result
         };
-        let text = std::mem::take(&mut self.notes) + &render(&self.run.formats, result);
+        let text = std::mem::take(&mut self.notes) + &render(self.run, result);
         if self.run.output.is_some() {
             self.text += &text;
         } else if self.outcome.is_ok() && !self.run.quiet {
@@ -402,13 +402,14 @@ impl<'a> Reports<'a> {
     }
 }
 
-fn render(formats: &[Format], result: &RunResult) -> String {
+fn render(run: &RunOptions, result: &RunResult) -> String {
+    let formats = &run.formats;
     let one = |format: &Format| match format {
         Format::Normal => report::text::run(result, output::style()),
         Format::Json => report::fio_json::render(result, false),
         Format::JsonPlus => report::fio_json::render(result, true),
         Format::Ndjson => report::ndjson::render(result),
-        Format::Terse => report::terse::render(result),
+        Format::Terse => report::terse::render(result, run.terse_version.unwrap_or(report::terse::VERSION)),
         Format::Csv => report::csv::render(&Document::Run(result.clone())),
     };
     if formats.is_empty() { one(&Format::Normal) } else { formats.iter().map(one).collect() }

@@ -215,3 +215,54 @@ fn a_missing_engine_is_named_and_not_the_options_that_go_with_it() {
     let output = fio(directory.path(), &["zoned.fio"]);
     assert!(stderr(&output).contains("unsupported engine libzbc"), "{}", stderr(&output));
 }
+
+/// As in fio, `continue_on_error` goes on after EIO and EILSEQ; `ignore_error` names the errors instead. The first
+/// error stands in the report also where the job went on.
+#[test]
+fn a_job_goes_on_after_the_errors_that_fio_goes_on_after() {
+    let directory = directory();
+    let job = ["--name=j", "--filename=/dev/full", "--rw=write", "--size=64k", "--output-format=json"];
+    let seen = |output: Output| {
+        let report = json(&output);
+        let job = &report["jobs"][0];
+        (output.status.code(), job["error"].as_u64(), job["total_err"].as_u64(), job["first_error"].as_u64())
+    };
+    let as_fio = |more: &[&str]| seen(fio(directory.path(), &[&job[..], more].concat()));
+    let (status, error, ..) = as_fio(&["--continue_on_error=write"]);
+    assert_eq!((status, error), (Some(1), Some(28)), "ENOSPC ends the job");
+    let ignored = (Some(0), Some(28), Some(16), Some(28));
+    assert_eq!(as_fio(&["--ignore_error=,ENOSPC"]), ignored);
+    assert_eq!(as_fio(&["--continue_on_error=all", "--ignore_error=EIO,EIO:ENOSPC"]), ignored);
+    assert_eq!(as_fio(&["--continue_on_error=all", "--ignore_error=,EIO"]).0, Some(1));
+    let own = |more: &[&str]| seen(run(directory.path(), &[&["run"], &job[..], more].concat()));
+    assert_eq!(own(&["--continue_on_error=write"]), ignored, "under the program's own name, after every error");
+    if has_program("fio") {
+        let fios = tool("fio", &[&job[..], &["--ignore_error=,ENOSPC"]].concat(), directory.path());
+        let fios: serde_json::Value = serde_json::from_str(&fios[fios.find('{').unwrap()..]).expect("fio's JSON");
+        let job = &fios["jobs"][0];
+        assert_eq!((&job["error"], &job["total_err"], &job["first_error"]), (&28.into(), &16.into(), &28.into()));
+    }
+}
+
+/// Terse output of each version that fio has, with as many fields.
+#[test]
+fn terse_output_has_the_version_that_is_asked_for() {
+    let directory = directory();
+    let fields = |output: &str| {
+        let line = output.trim_end().split(';').map(str::to_owned).collect::<Vec<_>>();
+        (line[0].clone(), line.len())
+    };
+    for (version, count) in [("2", 161), ("3", 121), ("4", 162), ("5", 180)] {
+        let flag = format!("--terse-version={version}");
+        for arguments in [[&NULL[..], &["--minimal", &flag]].concat(), [&[&flag, "--minimal"], &NULL[..]].concat()] {
+            assert_eq!(fields(&stdout(&fio(directory.path(), &arguments))), (version.into(), count));
+            if has_program("fio") {
+                assert_eq!(fields(&tool("fio", &arguments, directory.path())), (version.into(), count), "fio");
+            }
+        }
+    }
+    // The third section of version 5 is that of trims.
+    let trims = ["--name=j", "--ioengine=null", "--size=64k", "--rw=trim", "--minimal", "--terse-version=5"];
+    let line = stdout(&fio(directory.path(), &trims));
+    assert_eq!(line.split(';').nth(5 + 2 * 47), Some("64"), "{line}");
+}

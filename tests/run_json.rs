@@ -275,3 +275,67 @@ fn a_statement_says_how_long_the_run_still_takes() {
     assert_eq!(eta(reports.last().unwrap()), 0);
     assert!(reports[0]["jobs"][0].get("job options").is_none());
 }
+
+/// As in fio, a group has the name of its first job, and the options of its last one.
+#[test]
+fn a_group_of_different_jobs_has_the_options_of_the_last() {
+    let directory = directory();
+    let group = ["--ioengine=null", "--size=64k", "--group_reporting", "--output-format=json"];
+    let jobs = ["--name=a", "--rw=write", "--numjobs=2", "--name=b", "--rw=read", "--bs=8k"];
+    let of = |report: &Value| {
+        let job = &report["jobs"][0];
+        assert_eq!(report["jobs"].as_array().unwrap().len(), 1);
+        (job["jobname"].clone(), job["job options"].clone(), job["write"]["io_bytes"].clone())
+    };
+    let ours = of(&json(&succeed(directory.path(), &[&["run"], &group[..], &jobs[..]].concat())));
+    assert_eq!(ours.1["rw"], "read");
+    assert!(ours.1.get("numjobs").is_none(), "{}", ours.1);
+    if has_program("fio") {
+        let theirs = tool("fio", &[&group[..], &jobs[..]].concat(), directory.path());
+        assert_eq!(ours, of(&serde_json::from_str(&theirs).expect("fio's JSON")));
+    }
+}
+
+/// `size` is what a job transfers: zones that are skipped lead beyond it, to the end of the file.
+#[test]
+fn strided_zones_lead_through_the_whole_file() {
+    let directory = directory();
+    let blocks = |program: &dyn Fn(&[&str]), options: &[&str]| -> Vec<u64> {
+        std::fs::write(directory.path().join("data"), vec![1; 256 << 10]).unwrap();
+        let job = ["--name=a", "--filename=data", "--write_iolog=log", "--zonemode=strided", "--zonesize=16k"];
+        program(&[&job[..], options].concat());
+        let log = std::fs::read_to_string(directory.path().join("log")).unwrap();
+        std::fs::remove_file(directory.path().join("log")).unwrap();
+        let offset = |line: &str| line.split_whitespace().nth(3).and_then(|word| word.parse::<u64>().ok());
+        log.lines().filter_map(offset).map(|offset| offset >> 12).collect()
+    };
+    let ours = |arguments: &[&str]| drop(succeed(directory.path(), &[&["run"], arguments].concat()));
+    let far = [0, 1, 2, 3, 16, 17, 18, 19, 32, 33, 34, 35, 48, 49, 50, 51];
+    for (options, wanted) in [
+        (&["--rw=read", "--size=64k", "--zoneskip=48k"][..], &far[..]),
+        (&["--rw=write", "--size=25%", "--zoneskip=48k"], &far),
+        (&["--rw=read", "--size=64k", "--io_size=50%", "--zoneskip=48k"], &far[..8]),
+        (
+            &["--rw=read", "--size=128k", "--offset=192k", "--zoneskip=16k", "--number_ios=10"],
+            &[48, 49, 50, 51, 56, 57, 58, 59, 64, 65],
+        ),
+    ] {
+        assert_eq!(blocks(&ours, options), wanted, "{options:?}");
+        if has_program("fio") {
+            let fios = |arguments: &[&str]| drop(tool("fio", arguments, directory.path()));
+            assert_eq!(blocks(&fios, options), wanted, "fio {options:?}");
+        }
+    }
+}
+
+/// A rate of writes holds back no reads: it takes the place of `rwmixread`.
+#[test]
+fn a_rate_of_one_direction_leaves_the_other_free() {
+    let directory = directory();
+    let job = ["run", "--name=a", "--ioengine=null", "--size=1t", "--rw=randrw", "--norandommap", "--rwmixread=50"];
+    let more = ["--rate_iops=,10", "--number_ios=20000", "--runtime=60", "--output-format=json"];
+    let report = json(&succeed(directory.path(), &[&job[..], &more].concat()));
+    let ops = |direction: &str| report["jobs"][0][direction]["total_ios"].as_u64().unwrap();
+    // However slow the machine, sixty seconds have room for 600 writes.
+    assert!(ops("read") > 19_000 && ops("write") <= 601, "{} reads, {} writes", ops("read"), ops("write"));
+}

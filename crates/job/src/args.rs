@@ -99,6 +99,8 @@ pub struct RunOptions {
     pub output: Option<PathBuf>,
     /// `--output-format`: forms of the report; empty: the report for people.
     pub formats: Vec<Format>,
+    /// `--terse-version`: 2 to 5; None: 3.
+    pub terse_version: Option<u8>,
     /// `--quiet`: no report on standard output, and no progress.
     pub quiet: bool,
     /// `--eta`: the cases in which progress is shown.
@@ -200,7 +202,6 @@ fn seconds(value: &str) -> Result<u64, String> {
     units::parse_time_ns(value, TimeUnit::Seconds).map_err(|error| error.to_string())
 }
 
-const NOT_TERSE_3: &str = "only version 3 is supported: use --output-format=json, where every field has a name";
 const USE_MPI: &str =
     "Plimsoll has no server: run on many machines with mpirun -np N --hostfile FILE plimsoll run job.fio";
 const NO_TRIGGER: &str =
@@ -396,8 +397,10 @@ pub static FLAGS: &[Flag] = &[
         i.run.formats.push(Format::Terse);
         Ok(())
     }),
-    flag("terse-version", Takes::Value, "3", "Version of terse output", |_, v| {
-        if v == "3" { Ok(()) } else { Err(NOT_TERSE_3.into()) }
+    flag("terse-version", Takes::Value, "2|3|4|5", "Version of terse output; 3 by default", |i, v| {
+        let version = v.parse().ok().filter(|version| (2..=5).contains(version));
+        i.run.terse_version = Some(version.ok_or_else(|| format!("\"{v}\" is not one of 2, 3, 4, 5"))?);
+        Ok(())
     }),
     refused("server", Takes::Maybe, "fio's server", |_, _| Err(USE_MPI.into())),
     refused("client", Takes::Value, "fio's client", |_, _| Err(USE_MPI.into())),

@@ -4,6 +4,7 @@ mod peers;
 mod precondition;
 mod priorities;
 mod steady;
+mod waiting;
 mod without_data;
 mod working_set;
 mod zones;
@@ -232,6 +233,7 @@ impl Draft {
 
     /// The job, if everything fits together.
     fn finish(mut self, imposed: &Imposed) -> Result<(Job, Vec<String>), Error> {
+        self.job.errors.as_fio = imposed.lenient;
         self.engine()?;
         self.blocks()?;
         self.extent()?;
@@ -778,6 +780,7 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
     let mut plan = Plan::default();
     let fresh = || Draft { lenient: imposed.lenient, ..Draft::default() };
     let mut globals = fresh();
+    let mut waits = Vec::new();
     for (index, source) in std::iter::once(command_line).chain(files).enumerate() {
         let later_file = index > 1;
         if later_file {
@@ -813,13 +816,17 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
                 if let Some(engine) = &imposed.engine {
                     draft.impose("ioengine", engine)?;
                 }
+                let awaits = draft.setting("wait_for").map(|setting| setting.place.clone());
                 let (mut job, warnings) = draft.finish(imposed)?;
                 job.options = written(section);
+                waits.push(awaits);
                 plan.jobs.push(job);
                 plan.warnings.extend(warnings);
             }
         }
     }
+    waiting::check(&plan.jobs, &waits)?;
+    working_set::divide(&mut plan.jobs);
     lint::plan(&mut plan, command_line, files);
     let mut seen = std::collections::BTreeSet::new();
     plan.warnings.retain(|warning| seen.insert(warning.clone()));

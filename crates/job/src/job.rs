@@ -609,6 +609,10 @@ pub struct WorkingSet {
     pub blocks: u64,
     /// `dedupe_global`: the blocks are those of all jobs with this option; otherwise each clone has its own.
     pub global: bool,
+    /// The number of clones that write the blocks of the set, each its share; more than 1 if `global`.
+    pub writers: u64,
+    /// The number of the job's first clone among them.
+    pub first_writer: u64,
 }
 
 /// `mem=`: the kind of memory that buffers live in.
@@ -831,10 +835,37 @@ pub struct Errors {
     pub continue_verify: bool,
     /// `ignore_error`: error numbers that do not count as errors, for reads, writes and verification.
     pub ignore: [Vec<i32>; 3],
+    /// True if `continue_on_error` goes on after the errors that fio goes on after, and no others: EIO and EILSEQ, or
+    /// those that `ignore` lists instead.
+    pub as_fio: bool,
     /// `error_dump`: print each error.
     pub dump: bool,
     /// `max_latency` in nanoseconds: an op that takes longer ends the job.
     pub max_latency_ns: PerDirection<Option<u64>>,
+}
+
+impl Errors {
+    /// Error numbers of Linux.
+    const EIO: i32 = 5;
+    const EILSEQ: i32 = 84;
+
+    /// True if a job goes on after a transfer of that direction failed with `errno`.
+    pub fn tolerates(&self, direction: Direction, errno: i32) -> bool {
+        let (goes_on, ignored) = match direction {
+            Direction::Read => (self.continue_read, &self.ignore[0]),
+            Direction::Write | Direction::Trim => (self.continue_write, &self.ignore[1]),
+        };
+        let usual = !self.as_fio || ignored.is_empty() && [Errors::EIO, Errors::EILSEQ].contains(&errno);
+        ignored.contains(&errno) || goes_on && usual
+    }
+
+    /// True if the job counts failed ops instead of ending at the first, after some errors at least.
+    pub fn tolerates_some(&self) -> bool {
+        self.continue_read
+            || self.continue_write
+            || self.continue_verify
+            || self.ignore.iter().any(|ignored| !ignored.is_empty())
+    }
 }
 
 /// Contents of the report, and logs over time.

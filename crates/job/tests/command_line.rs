@@ -124,13 +124,22 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
             "--readonly --name=x --rw=write",
             "command line: job x writes, and --readonly forbids that (leave one of them out)",
         ),
-        (
-            "--terse-version=5",
-            "command line: --terse-version: only version 3 is supported: use --output-format=json, where every field has a name",
-        ),
+        ("--terse-version=6", "command line: --terse-version: \"6\" is not one of 2, 3, 4, 5"),
         (
             "--client=host",
             "command line: --client: Plimsoll has no server: run on many machines with mpirun -np N --hostfile FILE plimsoll run job.fio",
+        ),
+        (
+            "--name=x --wait_for=x",
+            "command line: wait_for=x: job x would wait for itself, and never start: name a job that starts without this one",
+        ),
+        (
+            "--name=x --wait_for=y --name=y --wait_for=x",
+            "command line: wait_for=y: job x would wait for a job that waits for this one, and never start: name a job that starts without this one",
+        ),
+        (
+            "--name=x --wait_for=y --name=y --stonewall",
+            "command line: wait_for=y: job x would wait for a job that waits for this one, and never start: name a job that starts without this one",
         ),
         ("--section=b --name=a", "command line: --section=b: there is no such section (sections: a)"),
         (

@@ -298,6 +298,13 @@ fn options_act_on_each_other_as_in_fio() {
     assert!(job("buffer_compress_percentage=100").buffers.zero);
     assert_eq!(job("kb_base=1000\nsize=1m").extent.size, Some(Amount::Bytes(1_000_000)));
     assert_eq!(job("size=1m\nkb_base=1000").extent.size, Some(Amount::Bytes(1_000_000)));
+    let alone = job("ss_dur=10").time.steady_state;
+    assert_eq!(
+        alone,
+        job("ss=iops_slope:0.01%\nss_dur=10").time.steady_state,
+        "the duration switches it on, as in fio"
+    );
+    assert!(alone.is_some());
     let steady = job("ss=iops_slope:0.3%\nss_dur=10").time.steady_state.unwrap();
     assert_eq!(
         (steady.slope, steady.bandwidth, steady.percent, steady.limit_millionths, steady.window_ns),

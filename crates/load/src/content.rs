@@ -6,7 +6,7 @@
 
 use job::Job;
 use job::job::{Buffers, WorkingSet};
-use job::workload::random::{Random, mix};
+use job::workload::random::{self, Random, mix};
 
 /// Bytes of the unit that storage compares and compresses at the least.
 const SECTOR: usize = 512;
@@ -37,7 +37,7 @@ enum Kind {
         scramble: bool,
     },
     /// Content that is new for every write.
-    Fresh(Fresh),
+    Fresh(Box<Fresh>),
 }
 
 /// Random content with given properties.
@@ -49,6 +49,9 @@ struct Fresh {
     block: usize,
     /// The blocks to repeat, with the seed of the first one; None: the last blocks.
     set: Option<(WorkingSet, u64)>,
+    /// The number of blocks so far that repeat nothing. The first ones are those of the set, as in fio: blocks of the
+    /// set beside them would be unlike all others when they come first, and fewer than asked would repeat.
+    unique: u64,
     /// Seeds of the last blocks that were new: what repetitions repeat.
     recent: [u64; 16],
     known: usize,
@@ -64,18 +67,30 @@ pub(crate) struct Body {
 }
 
 impl Filler {
-    /// The filler of a clone of `job`: as [`Filler::new`], with the smallest write as the unit of repetition.
-    pub fn for_job(job: &Job, seed: u64) -> Filler {
+    /// The filler of clone `clone` of `job`: as [`Filler::new`], with the smallest write as the unit of repetition.
+    pub fn for_job(job: &Job, clone: u32) -> Filler {
         let smallest = job.blocks.range.write.0;
-        let filler = Filler::new(&job.buffers, seed).repeating(smallest as usize);
+        let mut filler = Filler::new(&job.buffers, clone_seed_of(job, clone)).repeating(smallest as usize);
+        if let Kind::Fresh(fresh) = &mut filler.kind
+            && let Some((set, _)) = &mut fresh.set
+            && set.global
+        {
+            set.first_writer += u64::from(clone);
+        }
         let reads = job.rw.directions.read || job.verify.is_some();
         Filler { renews: reads && matches!(filler.kind, Kind::Zero | Kind::Pattern(_)), ..filler }
     }
 
     /// The filler of the files that a clone of `job` finds. The data have the properties of those that the clone
     /// writes, but differ: a device cannot take a write for one that changes nothing.
-    pub fn for_layout(job: &Job, seed: u64) -> Filler {
-        Filler { random: Random::new(mix(seed ^ LAYOUT)), ..Filler::for_job(job, seed) }
+    pub fn for_layout(job: &Job, clone: u32) -> Filler {
+        let mut filler = Filler::for_job(job, clone);
+        filler.random = Random::new(mix(clone_seed_of(job, clone) ^ LAYOUT));
+        if let Kind::Fresh(fresh) = &mut filler.kind {
+            // The job is to write the blocks of the set.
+            fresh.unique = u64::MAX >> 1;
+        }
+        filler
     }
 
     /// The filler that `buffers` asks for. `zero_buffers` goes before a pattern, a pattern before random bytes. With
@@ -89,15 +104,16 @@ impl Filler {
         } else if !buffers.pattern.is_empty() && !varied {
             Kind::Pattern(repeated(&buffers.pattern, 4096))
         } else if varied || buffers.refill {
-            Kind::Fresh(Fresh {
+            Kind::Fresh(Box::new(Fresh {
                 body: Body::new(buffers),
                 repeats_below: (u64::from(buffers.dedupe_percent.min(100)) << 32) / 100,
                 block: 4096,
                 // All jobs know the seed of the global set.
                 set: buffers.working_set.map(|set| (set, if set.global { GLOBAL_SET } else { mix(seed ^ GLOBAL_SET) })),
+                unique: 0,
                 recent: [0; 16],
                 known: 0,
-            })
+            }))
         } else {
             Kind::Once { scramble: buffers.scramble }
         };
@@ -182,7 +198,7 @@ impl Fresh {
             } else if repeat {
                 self.recent[random.below(self.known as u64) as usize]
             } else {
-                let seed = random.next();
+                let seed = self.next_unique(random);
                 let at = if self.known < self.recent.len() {
                     self.known
                 } else {
@@ -194,6 +210,19 @@ impl Fresh {
             };
             self.body.fill(&mut Random::new(seed), block);
         }
+    }
+}
+
+impl Fresh {
+    /// The seed of a block that repeats nothing.
+    fn next_unique(&mut self, random: &mut Random) -> u64 {
+        let number = self.unique;
+        self.unique += 1;
+        let of_set = self.set.and_then(|(set, first)| {
+            let place = number.checked_mul(set.writers.max(1))?.checked_add(set.first_writer)?;
+            (place < set.blocks).then(|| mix(first.wrapping_add(place)))
+        });
+        of_set.unwrap_or_else(|| random.next())
     }
 }
 
@@ -226,6 +255,10 @@ impl Body {
 /// `pattern` repeated to whole periods of at least `bytes` bytes.
 fn repeated(pattern: &[u8], bytes: usize) -> Vec<u8> {
     pattern.repeat(bytes.div_ceil(pattern.len()).max(1))
+}
+
+fn clone_seed_of(job: &Job, clone: u32) -> u64 {
+    random::clone_seed(job.pattern.seed, &job.name, clone)
 }
 
 /// Random bytes, eight at a time.
@@ -377,8 +410,11 @@ mod tests {
 
     #[test]
     fn repetitions_from_a_working_set_are_of_that_set() {
-        let set =
-            |global| Buffers { dedupe_percent: 60, working_set: Some(WorkingSet { blocks: 50, global }), ..buffers() };
+        let set = |global| Buffers {
+            dedupe_percent: 60,
+            working_set: Some(WorkingSet { blocks: 50, global, writers: 1, first_writer: 0 }),
+            ..buffers()
+        };
         let count = 10_000;
         let seen = |buffers: &Buffers, seed: u64| {
             let mut filler = Filler::new(buffers, seed);
@@ -399,6 +435,31 @@ mod tests {
         assert!((5800..6200).contains(&repeated), "{repeated}");
         assert!(often(&own).is_disjoint(&often(&seen(&set(false), 2))), "each clone has its own set");
         assert_eq!(often(&seen(&set(true), 1)), often(&seen(&set(true), 2)), "jobs share the global set");
+    }
+
+    #[test]
+    fn a_working_set_is_part_of_what_is_not_repeated() {
+        // A set of a tenth of the blocks, and six of ten blocks that repeat: four of ten are unlike all others.
+        let mut job = Job::default();
+        job.buffers.dedupe_percent = 60;
+        let unlike = |job: &Job, clones: u32| {
+            let mut seen = HashSet::new();
+            for clone in 0..clones {
+                let mut filler = Filler::for_job(job, clone);
+                let mut block = vec![0; 4096];
+                for _ in 0..10_000 / clones {
+                    filler.fill(&mut block);
+                    seen.insert(block.clone());
+                }
+            }
+            seen.len()
+        };
+        for (global, clones) in [(false, 1), (true, 1), (true, 4)] {
+            job.buffers.working_set =
+                Some(WorkingSet { blocks: 1000, global, writers: clones.into(), first_writer: 0 });
+            let count = unlike(&job, clones);
+            assert!((3800..4200).contains(&count), "{count} of 10000 with {clones} clones, global {global}");
+        }
     }
 
     #[test]

@@ -30,7 +30,8 @@ impl JobResult {
             verified,
             zone_resets,
             reporting: _,
-            continue_on_error: _,
+            continue_on_error,
+            first_error,
             steady_state: _,
             backlog,
             ramp,
@@ -46,6 +47,8 @@ impl JobResult {
         if self.error.is_none() {
             self.error.clone_from(error);
         }
+        self.continue_on_error |= continue_on_error;
+        self.first_error = self.first_error.or(*first_error);
         for direction in Direction::ALL {
             self.directions[direction].merge(&directions[direction]);
         }

@@ -151,6 +151,9 @@ pub struct JobResult {
     /// `continue_on_error`: failed ops are counted instead of ending the job.
     #[serde(default)]
     pub continue_on_error: bool,
+    /// Error number of the first failed op that the job tolerated.
+    #[serde(default)]
+    pub first_error: Option<i32>,
     /// Of `steadystate`: its outcome.
     #[serde(default)]
     pub steady_state: Option<SteadyState>,

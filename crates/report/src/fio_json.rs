@@ -103,7 +103,7 @@ fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {
         ("jobname", Text(job.name.clone())),
         ("groupid", Integer(job.group.into())),
         ("job_start", Integer(job.start_unix_ms)),
-        ("error", Integer(job.error.as_ref().map_or(0, |error| error.errno.unsigned_abs()).into())),
+        ("error", Integer(error_number(job).into())),
         ("eta", Integer(run.remaining_ns.unwrap_or(0).div_ceil(1_000_000_000))),
         ("elapsed", Integer(job.elapsed_ns.div_ceil(1_000_000_000))),
     ]);
@@ -146,7 +146,7 @@ fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {
     out.extend(latency_ranges(job));
     if job.continue_on_error {
         let failed = job.directions.iter().map(|(_, result)| result.failed_ops).sum();
-        let first = job.error.as_ref().map_or(0, |error| error.errno.unsigned_abs()).into();
+        let first = job.first_error.map_or(0, i32::unsigned_abs).into();
         out.extend(object([("total_err", Integer(failed)), ("first_error", Integer(first))]));
     }
     let target = job.latency_target.unwrap_or(LatencyTarget {
@@ -175,6 +175,11 @@ pub(crate) fn mixed(job: &JobResult) -> DirectionResult {
     let mut mixed = DirectionResult::default();
     job.directions.iter().for_each(|(_, result)| mixed.merge(result));
     mixed
+}
+
+/// The error of the job; without one, as in fio, that of the first failed op that the job tolerated.
+pub(crate) fn error_number(job: &JobResult) -> u32 {
+    job.error.as_ref().map(|error| error.errno).or(job.first_error).map_or(0, i32::unsigned_abs)
 }
 
 /// `read`, `write`, `trim` or `mixed`.
@@ -253,7 +258,8 @@ fn directed(
     out
 }
 
-fn samples(job: &JobResult, active: bool) -> impl Iterator<Item = &Interval> {
+/// The intervals whose figures count, if the direction was active: those that are at least half as long as asked.
+pub(crate) fn samples(job: &JobResult, active: bool) -> impl Iterator<Item = &Interval> {
     let whole = |interval: &&Interval| interval.length_ns > 0 && interval.length_ns * 2 >= job.interval_ns;
     job.intervals.iter().filter(whole).filter(move |_| active)
 }

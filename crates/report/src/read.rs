@@ -287,6 +287,8 @@ fn fio_job(value: &Value, global_options: &[(String, String)]) -> JobResult {
         let message = format!("fio reported error {errno} ({})", std::io::Error::from_raw_os_error(errno));
         job.error = Some(JobError { errno, message });
     }
+    let first_error = integer(value, "first_error");
+    job.first_error = (first_error > 0 && first_error < 4096).then_some(first_error as i32);
     if integer(value, "latency_target") > 0 {
         job.latency_target = Some(LatencyTarget {
             depth: integer(value, "latency_depth").min(u64::from(u32::MAX)) as u32,

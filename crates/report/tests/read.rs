@@ -96,7 +96,7 @@ fn use_all(document: Document) {
             report::text::run(run, style);
             let json = report::fio_json::render(run, true);
             serde_json::from_str::<serde_json::Value>(&json).expect("fio's JSON is JSON");
-            report::terse::render(run);
+            (2..=5).for_each(|version| drop(report::terse::render(run, version)));
             report::ndjson::render(run);
             measure::effect::unpaired(run, run);
             run.jobs.iter().for_each(|job| drop(measure::verdict::for_job(job)));

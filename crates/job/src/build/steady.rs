@@ -3,7 +3,7 @@
 use super::Draft;
 use crate::error::Error;
 use crate::job::SteadyState;
-use crate::options::values::STEADY_INTERVAL_NS;
+use crate::options::values::{STEADY_DEFAULT, STEADY_INTERVAL_NS};
 
 impl Draft {
     /// Sets the criterion of the job, if it has one.
@@ -12,7 +12,8 @@ impl Draft {
     /// Looks that come too often, or fewer than two of them in the window.
     pub(super) fn steady_state(&mut self) -> Result<(), Error> {
         let (window_ns, interval_ns) = (self.steady_window_ns, self.steady_interval_ns);
-        let Some(steady) = self.steady else { return Ok(()) };
+        // As in fio, the duration alone asks for the default of the criterion.
+        let Some(steady) = self.steady.or((window_ns > 0).then_some(STEADY_DEFAULT)) else { return Ok(()) };
         if window_ns == 0 {
             self.warn_at(
                 "steadystate",

@@ -2,7 +2,7 @@
 
 use super::Draft;
 use crate::error::Error;
-use crate::job::{Amount, WorkingSet};
+use crate::job::{Amount, Job, WorkingSet};
 
 /// `dedupe_mode` and its companions.
 #[derive(Clone, Copy)]
@@ -39,7 +39,22 @@ impl Draft {
         };
         let part = (u128::from(bytes) * u128::from(self.dedupe.percent) / 100) as u64;
         let blocks = (part / self.job.blocks.range.write.0).max(1);
-        self.job.buffers.working_set = Some(WorkingSet { blocks, global: self.dedupe.global });
+        self.job.buffers.working_set =
+            Some(WorkingSet { blocks, global: self.dedupe.global, writers: 1, first_writer: 0 });
         Ok(())
+    }
+}
+
+/// Divides the blocks that all jobs share among the clones of these jobs.
+pub(super) fn divide(jobs: &mut [Job]) {
+    let shares = |job: &Job| job.buffers.working_set.is_some_and(|set| set.global);
+    let all = jobs.iter().filter(|job| shares(job)).map(|job| u64::from(job.process.clones)).sum();
+    let mut first = 0;
+    for job in jobs.iter_mut().filter(|job| shares(job)) {
+        let clones = u64::from(job.process.clones);
+        if let Some(set) = &mut job.buffers.working_set {
+            (set.writers, set.first_writer) = (all, first);
+        }
+        first += clones;
     }
 }

@@ -582,7 +582,7 @@ static REPORTING: &[OptionSpec] = &[
     option(
         "steadystate",
         Custom("word:limit[%]", STEADY_STATE_WORDS, |d, r, v| values::steady_state(r, v).map(|steady| d.steady = Some(steady))),
-        "",
+        "iops_slope:0.01%",
         "End when this figure is steady",
     )
     .aliases(&["ss"]),

@@ -428,6 +428,17 @@ pub fn steady_state(reader: &mut Reader, text: &str) -> Result<SteadyState, Stri
     })
 }
 
+/// The default of `steadystate`, as in fio: `iops_slope:0.01%`.
+pub const STEADY_DEFAULT: SteadyState = SteadyState {
+    bandwidth: false,
+    slope: true,
+    limit_millionths: 100,
+    percent: true,
+    window_ns: 0,
+    ramp_ns: 0,
+    interval_ns: STEADY_INTERVAL_NS,
+};
+
 /// The default of `steadystate_check_interval`, and the shortest time in which a figure says something.
 pub const STEADY_INTERVAL_NS: u64 = 1_000_000_000;
 

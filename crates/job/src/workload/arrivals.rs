@@ -17,6 +17,8 @@ pub struct Arrivals {
     schedules: PerDirection<Option<Schedule>>,
     /// The directions that the job has: one value of `rate` stands for all, and the others never draw an op.
     used: PerDirection<bool>,
+    /// True if the mix has reads and writes.
+    mixes: bool,
     poisson: bool,
     random: Random,
 }
@@ -52,7 +54,9 @@ impl Arrivals {
         let any = schedules.iter().any(|(_, schedule)| schedule.is_some());
         let seed = super::random::clone_seed(job.pattern.seed, &job.name, clone);
         let used = job.rw.directions;
-        let mut arrivals = Arrivals { schedules, used, poisson: rate.poisson, random: Random::new(mix(seed ^ mix(7))) };
+        let mixes = used.read && used.write && (1..100).contains(&job.pattern.mix_read);
+        let mut arrivals =
+            Arrivals { schedules, used, mixes, poisson: rate.poisson, random: Random::new(mix(seed ^ mix(7))) };
         if rate.poisson {
             // Unlike a clock, a Poisson process does not begin with an arrival.
             for direction in Direction::ALL {
@@ -95,13 +99,19 @@ impl Arrivals {
         used.filter_map(|(_, schedule)| schedule.as_ref()).map(of).sum()
     }
 
-    /// For mixes where each direction has a rate: the direction that is due first. The rates then decide the mix, not
-    /// `rwmixread`, as in fio: pass it to [`Workload::next_of`](super::Workload::next_of). None with one rate or none.
+    /// The direction of the next op of a mix, as in fio: pass it to [`Workload::next_of`](super::Workload::next_of).
+    /// None if `rwmixread` decides.
+    ///
+    /// Where each direction has a rate, the one that is due first: the rates decide the mix. Where one has a rate, it
+    /// is the other's turn until an op of the first is due `now`, nanoseconds since the start of the load: that rate
+    /// holds back nothing else.
     #[inline]
-    pub fn first(&self) -> Option<Direction> {
+    pub fn first(&self, now: u64) -> Option<Direction> {
         match (&self.schedules.read, &self.schedules.write) {
             (Some(read), Some(write)) if write.due_ns < read.due_ns => Some(Direction::Write),
             (Some(_), Some(_)) => Some(Direction::Read),
+            (Some(read), None) if self.mixes && read.due_ns > now => Some(Direction::Write),
+            (None, Some(write)) if self.mixes && write.due_ns > now => Some(Direction::Read),
             _ => None,
         }
     }
@@ -245,7 +255,7 @@ mod tests {
         assert_eq!([1, 99, 1].map(|bytes| arrivals.next(Direction::Write, bytes)), [0, SECOND / 10, SECOND / 5]);
         assert_eq!(arrivals.next(Direction::Trim, 1), 0);
         assert_eq!(arrivals.due(Direction::Write), SECOND * 3 / 10);
-        assert_eq!(arrivals.first(), Some(Direction::Write));
+        assert_eq!(arrivals.first(0), Some(Direction::Write));
         arrivals.postpone(SECOND);
         assert_eq!(arrivals.next(Direction::Write, 1), SECOND * 13 / 10);
     }
@@ -256,11 +266,28 @@ mod tests {
             Arrivals::new(&job(|rate| (rate.iops.read, rate.iops.write) = (Some(300), Some(100))), 0).unwrap();
         let mut reads = 0;
         for _ in 0..4000 {
-            let direction = arrivals.first().unwrap();
+            let direction = arrivals.first(0).unwrap();
             arrivals.next(direction, 4096);
             reads += u32::from(direction == Direction::Read);
         }
         assert_eq!(reads, 3000);
+    }
+
+    #[test]
+    fn a_rate_of_one_direction_holds_back_no_other() {
+        let mut job = job(|rate| rate.iops.write = Some(100));
+        job.rw.directions = PerDirection { read: true, write: true, trim: false };
+        job.pattern.mix_read = 70;
+        let mut arrivals = Arrivals::new(&job, 0).unwrap();
+        assert_eq!(arrivals.first(0), None, "the mix decides while a write is due");
+        arrivals.next(Direction::Write, 4096);
+        assert_eq!(arrivals.first(SECOND / 100 - 1), Some(Direction::Read));
+        assert_eq!(arrivals.first(SECOND / 100), None);
+        // A mix of writes alone has nothing else to do.
+        job.pattern.mix_read = 0;
+        let mut arrivals = Arrivals::new(&job, 0).unwrap();
+        arrivals.next(Direction::Write, 4096);
+        assert_eq!(arrivals.first(0), None);
     }
 
     /// Kolmogorov and Smirnov against the exponential distribution; the count of a window against the Poisson one.

@@ -675,14 +675,25 @@ impl Limits {
         let twice = if job.rw.trim_then_write { 2 } else { 1 };
         let lap = total.saturating_mul(twice);
         // size= is what is transferred even where filesize= makes the files larger.
+        let strided = job.extent.strided.is_some();
         let whole = match job.extent.size {
             Some(Amount::Bytes(bytes)) if bytes > 0 && !job.extent.fill => bytes.saturating_mul(twice).min(lap),
+            Some(Amount::Percent(percent)) if strided => {
+                // The zones lead through the rest of each file; size= is a part of the file, as it is without zones.
+                let part = |file: &FileExtent| {
+                    ((file.offset.saturating_add(file.size) as f64 * percent / 100.0) as u64).min(file.size)
+                };
+                files.iter().map(part).fold(0, u64::saturating_add).saturating_mul(twice)
+            }
             _ => lap,
         };
         let (asked, goes_on) = match job.extent.io_size {
             Some(Amount::Bytes(bytes)) => (bytes.saturating_mul(twice), true),
             // A part of the files, which size= limits as it limits the whole.
-            Some(Amount::Percent(percent)) => ((lap as f64 * percent / 100.0) as u64, false),
+            Some(Amount::Percent(percent)) => {
+                let basis = if strided { whole } else { lap };
+                ((basis as f64 * percent / 100.0) as u64, false)
+            }
             None => (whole, false),
         };
         // A time based run is ended by its time; only verification needs an end to read back from.

@@ -74,7 +74,10 @@ pub(super) fn extents(
         if extent.fill && file.growable {
             last.size = free / count / block * block;
         }
-        if let Some(Amount::Percent(percent)) = extent.size
+        if extent.strided.is_some() && !extent.fill && file.bytes != u64::MAX {
+            // Zones that are skipped lead beyond size=, as in fio: size= is what the job transfers.
+            last.size = last.size.max(file.bytes.saturating_sub(offset));
+        } else if let Some(Amount::Percent(percent)) = extent.size
             && percent < 100.0
         {
             last.size = (percent_of(last.size.saturating_add(offset), percent)).min(last.size) / block * block;

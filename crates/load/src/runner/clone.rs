@@ -159,6 +159,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         runtime_ns: recorded.runtime_ns,
         elapsed_ns: monotonic_ns() - created_ns,
         directions: recorded.directions,
+        first_error: recorded.first_error,
         sync: recorded.sync,
         cpu: cpu_usage().since(&rusage_at_start.get()),
         depth: recorded.depth,
@@ -366,7 +367,7 @@ fn blank(job: &Job, facts: Facts) -> JobResult {
         options: job.options.clone(),
         facts,
         reporting: reporting(job),
-        continue_on_error: job.errors.continue_read || job.errors.continue_write || job.errors.continue_verify,
+        continue_on_error: job.errors.tolerates_some(),
         ..JobResult::default()
     }
 }

@@ -281,8 +281,8 @@ impl<T: Traffic> Generator<'_, T> {
                 state.now = self.gear.clock.now_ns();
                 return Ok(TopUp::Wait((state.now + wait_ns).min(state.ends_at)));
             }
-            let at_once =
-                if state.pending.is_none() { self.traffic.next_at_once(self.gear.timing.wanted()) } else { None };
+            let wanted = self.gear.timing.wanted(state.now);
+            let at_once = if state.pending.is_none() { self.traffic.next_at_once(wanted) } else { None };
             let (op, due) = match (at_once, state.pending.take()) {
                 (Some(op), _) => (op, self.gear.timing.due(&op)),
                 (None, Some(pending)) => pending,
@@ -340,7 +340,7 @@ impl<T: Traffic> Generator<'_, T> {
     #[inline]
     fn drawn(&mut self, now: u64) -> Next {
         self.traffic.look_at_clock(now.saturating_sub(self.gear.timing.started_at()));
-        let next = self.traffic.next(self.gear.timing.wanted());
+        let next = self.traffic.next(self.gear.timing.wanted(now));
         if self.traffic.is_verifying() != self.gear.recorder.is_verifying() {
             self.gear.recorder.switch(now);
         }
@@ -594,7 +594,7 @@ impl<T: Traffic> Generator<'_, T> {
         match landed {
             Ok(()) => Ok(()),
             Err(_) if self.gear.job.errors.continue_verify && !self.ends_at_mismatch() => {
-                self.gear.recorder.failed(direction);
+                self.gear.recorder.failed(direction, libc::EILSEQ);
                 Ok(())
             }
             Err(mismatch) => Err(verification_failed(&mismatch, self.gear.opened.name(mismatch.file))),
@@ -617,13 +617,8 @@ impl<T: Traffic> Generator<'_, T> {
             }
             return Ok(());
         }
-        let errors = &self.gear.job.errors;
-        let (tolerated, ignored) = match direction {
-            Direction::Read => (errors.continue_read, &errors.ignore[0]),
-            Direction::Write | Direction::Trim => (errors.continue_write, &errors.ignore[1]),
-        };
-        if tolerated || ignored.contains(&errno) {
-            self.gear.recorder.failed(direction);
+        if self.gear.job.errors.tolerates(direction, errno) {
+            self.gear.recorder.failed(direction, errno);
             return Ok(());
         }
         let what = match op.kind {

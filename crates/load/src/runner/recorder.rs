@@ -40,6 +40,7 @@ pub struct Recorder {
     /// The priority of the other ops.
     usual_priority: u16,
     directions: PerDirection<DirectionResult>,
+    first_error: Option<i32>,
     sync: SyncResult,
     depth: Depth,
     start_ns: u64,
@@ -91,6 +92,7 @@ impl Recorder {
             by_priority: job.process.request_priorities.iter().any(|(_, shares)| !shares.is_empty()),
             usual_priority: priorities::usual(job),
             directions: PerDirection::default(),
+            first_error: None,
             sync: SyncResult::default(),
             depth: Depth::default(),
             start_ns: 0,
@@ -262,8 +264,9 @@ impl Recorder {
     }
 
     /// Counts a failure that the job tolerates.
-    pub fn failed(&mut self, direction: Direction) {
+    pub fn failed(&mut self, direction: Direction, errno: i32) {
         self.directions[direction].failed_ops += 1;
+        self.first_error.get_or_insert(errno);
     }
 
     /// Closes the interval if it has ended.
@@ -323,6 +326,7 @@ impl Recorder {
         }
         Recorded {
             directions: self.directions,
+            first_error: self.first_error,
             sync: self.sync,
             depth: self.depth.into(),
             intervals: self.intervals,
@@ -338,6 +342,8 @@ impl Recorder {
 pub struct Recorded {
     /// Counts and latencies of each direction.
     pub directions: PerDirection<DirectionResult>,
+    /// Error number of the first failure that the job tolerated.
+    pub first_error: Option<i32>,
     /// Counts and latencies of syncs.
     pub sync: SyncResult,
     /// The distribution of the depth.

@@ -304,7 +304,7 @@ fn prepare_target(
     names: Option<Vec<String>>,
     control: &mut Control,
 ) -> Result<Target, Error> {
-    let mut filler = Filler::for_layout(job, sources::clone_seed(job, number));
+    let mut filler = Filler::for_layout(job, number);
     let block = job.blocks.range.write.1;
     let mut laid_out = 0;
     let progress = &mut control.progress;
@@ -795,7 +795,11 @@ fn merge(plan: &Plan, places: &[(usize, u32)], all: Vec<JobResult>) -> Vec<JobRe
         result.group = group;
         let key = job.process.group_reporting.then_some(group);
         match results.iter_mut().find(|(known, _)| key.is_some() && *known == key) {
-            Some((_, merged)) => merged.merge(&result),
+            Some((_, merged)) => {
+                merged.merge(&result);
+                // As in fio, the group has the name of its first job, and the options of its last one.
+                merged.options = result.options;
+            }
             None => results.push((key, result)),
         }
     }

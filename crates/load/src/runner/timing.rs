@@ -48,10 +48,10 @@ impl Timing {
         self.started_at
     }
 
-    /// The direction of the next op, where reads and writes have separate rates.
+    /// The direction of an op that is drawn now, where rates of reads and writes decide it.
     #[inline]
-    pub fn wanted(&self) -> Option<Direction> {
-        self.arrivals.as_ref().and_then(Arrivals::first)
+    pub fn wanted(&self, now: u64) -> Option<Direction> {
+        self.arrivals.as_ref().and_then(|arrivals| arrivals.first(now.saturating_sub(self.started_at)))
     }
 
     /// The time at which a freshly drawn op is due; 0: at once. Call this function once an op: it moves the schedule

@@ -26,7 +26,7 @@ impl Plain {
     /// # Errors
     /// An extent in which not one block fits.
     pub fn new(job: &Job, clone: u32, extents: &[FileExtent], zones: Option<Zones>) -> Result<Plain, Error> {
-        let filler = Filler::for_job(job, super::clone_seed(job, clone));
+        let filler = Filler::for_job(job, clone);
         // The zones say which ops have to wait for each other.
         let overlaps = (job.queue.serialize_overlap && zones.is_none()).then(Overlaps::default);
         Ok(Plain { passes: Passes::new(job, clone, extents, zones)?, filler, overlaps })

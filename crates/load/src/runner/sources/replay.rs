@@ -36,7 +36,7 @@ impl Replay {
             job: job.clone(),
             log: open(job)?,
             loops_left: job.time.loops.max(1) - 1,
-            filler: Filler::for_job(job, super::clone_seed(job, clone)),
+            filler: Filler::for_job(job, clone),
             failure: None,
         })
     }

@@ -39,7 +39,7 @@ impl Threads {
             ramp_ended_ns: None,
             given: 0,
             slots: Vec::new(),
-            filler: Filler::for_job(job, super::clone_seed(job, clone)),
+            filler: Filler::for_job(job, clone),
         }
     }
 

@@ -106,7 +106,7 @@ impl Verifying {
         let recalled = verify.loads_state.then(|| recalled::blocks(job, clone, seat, extents)).transpose()?;
         let rehearsed = recalled.as_ref().filter(|_| verify.only).map_or((0, 0), Recalled::gone_through);
         Ok(Verifying {
-            filler: Filler::for_job(job, seed),
+            filler: Filler::for_job(job, clone),
             verifier,
             ledger: Ledger::new(job, passes.writes_once()),
             passes,
