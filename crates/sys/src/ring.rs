@@ -212,6 +212,58 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Drop for Ring<S, C> {
     }
 }
 
+/// A read or a write, as an entry of the submission queue (struct io_uring_sqe of linux/io_uring.h).
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    /// `CODE` of [`opcode::Read`], [`opcode::Write`], or one of their forms with vectors or registered buffers.
+    pub opcode: u8,
+    /// True if `file` is the number of a registered file.
+    pub has_registered_file: bool,
+    /// The descriptor of the file.
+    pub file: i32,
+    /// The I/O priority; 0: that of the thread.
+    pub priority: u16,
+    /// Bytes from the start of the file.
+    pub offset: u64,
+    /// The address of the data, or of the vector.
+    pub address: u64,
+    /// Bytes, or the number of vectors.
+    pub len: u32,
+    /// The flags RWF_*.
+    pub rwf: i32,
+    /// The number that the completion carries.
+    pub user_data: u64,
+    /// The number of the registered buffer; 0 without one.
+    pub buffer: u16,
+    /// True if a worker of the kernel carries the transfer out.
+    pub to_worker: bool,
+}
+
+impl Transfer {
+    /// The entry, put together in whole words. The builders of the crate store it field by field and then copy it: the
+    /// copy waits for the narrow stores, a third of the time that an engine needs for an op.
+    #[inline(always)]
+    pub fn entry(self) -> squeue::Entry {
+        const { assert!(cfg!(target_endian = "little")) };
+        const FIXED_FILE: u64 = 1 << 8;
+        const ASYNC: u64 = 1 << 12;
+        let flags = if self.has_registered_file { FIXED_FILE } else { 0 } | if self.to_worker { ASYNC } else { 0 };
+        let low = |number: i32| u64::from(number as u32);
+        let words: [u64; 8] = [
+            u64::from(self.opcode) | flags | u64::from(self.priority) << 16 | low(self.file) << 32,
+            self.offset,
+            self.address,
+            u64::from(self.len) | low(self.rwf) << 32,
+            self.user_data,
+            u64::from(self.buffer),
+            0,
+            0,
+        ];
+        // SAFETY: Entry is one io_uring_sqe (repr(C)), a structure of 64 bytes of numbers.
+        unsafe { std::mem::transmute::<[u64; 8], squeue::Entry>(words) }
+    }
+}
+
 /// Runs deferred work and waits for completions (IORING_ENTER_GETEVENTS).
 pub const ENTER_GETEVENTS: u32 = 1;
 /// Wakes the kernel thread of a polled submission queue (IORING_ENTER_SQ_WAKEUP).
@@ -270,6 +322,48 @@ impl From<io::Error> for Unavailable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transfer_is_what_the_builders_make() {
+        let bytes = |entry: squeue::Entry| {
+            // SAFETY: an entry is 64 bytes of numbers.
+            unsafe { std::mem::transmute::<squeue::Entry, [u8; 64]>(entry) }
+        };
+        let address = 0x7123_4567_89ab_cdef_u64;
+        let plain = Transfer {
+            opcode: opcode::Read::CODE,
+            has_registered_file: false,
+            file: 7,
+            priority: 0x4003,
+            offset: 1 << 45 | 4096,
+            address,
+            len: 131_072,
+            rwf: libc::RWF_HIPRI,
+            user_data: 99 | 1 << 32,
+            buffer: 0,
+            to_worker: false,
+        };
+        let (memory, vector) = (address as *mut u8, address as *const libc::iovec);
+        let Transfer { priority, offset, len, rwf, user_data, .. } = plain;
+        let read = opcode::Read::new(types::Fd(7), memory, len).offset(offset).rw_flags(rwf).ioprio(priority).build();
+        assert_eq!(bytes(plain.entry()), bytes(read.user_data(user_data)));
+        let fixed = Transfer {
+            opcode: opcode::WriteFixed::CODE,
+            has_registered_file: true,
+            buffer: 0x1234,
+            to_worker: true,
+            rwf: libc::RWF_DSYNC,
+            ..plain
+        };
+        let write = opcode::WriteFixed::new(types::Fixed(7), memory, len, 0x1234).offset(offset).rw_flags(fixed.rwf);
+        assert_eq!(
+            bytes(fixed.entry()),
+            bytes(write.ioprio(priority).build().user_data(user_data).flags(squeue::Flags::ASYNC))
+        );
+        let vectored = Transfer { opcode: opcode::Writev::CODE, len: 1, ..plain };
+        let write = opcode::Writev::new(types::Fd(7), vector, 1).offset(offset).rw_flags(rwf).ioprio(priority);
+        assert_eq!(bytes(vectored.entry()), bytes(write.build().user_data(user_data)));
+    }
 
     #[test]
     fn a_nop_goes_round() {

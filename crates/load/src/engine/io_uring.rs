@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use job::workload::OpKind;
 use measure::Direction;
-use sys::ring::{Probe, Ring, cqueue, opcode, squeue, types};
+use sys::ring::{Probe, Ring, Transfer, cqueue, opcode, squeue, types};
 
 use super::blocking::{self, Flags, PUNCH};
 use super::devices::is_block_device;
@@ -92,34 +92,37 @@ impl Transfers {
         }
     }
 
-    /// The entry of a request, without its user data.
-    #[inline]
-    fn transfer(&mut self, request: &Request, slots: &Slots, write: bool) -> squeue::Entry {
-        let (slot, len) = (request.slot.index(), request.len);
-        let memory = slots.place(request);
-        if self.how.register_files {
-            self.entry(types::Fixed(request.file), memory, slot, len, request, write)
-        } else {
-            let fd = self.files[request.file as usize].fd;
-            self.entry(types::Fd(fd), memory, slot, len, request, write)
-        }
-    }
-
     #[inline(always)]
-    fn entry<F>(&mut self, fd: F, memory: *mut u8, slot: u32, len: u32, request: &Request, write: bool) -> squeue::Entry
-    where
-        F: Target,
-    {
-        let (offset, way) = (request.offset, Way { rwf: self.how.flags.rwf, priority: request.priority });
-        if let Some(registered) = self.how.registered {
-            return fd.fixed(memory, len, registered.buffer(slot), offset, way, write);
-        }
-        if self.how.vectored {
+    fn transfer(&mut self, request: &Request, slots: &Slots, write: bool) -> Transfer {
+        let How { registered, register_files, vectored, flags, .. } = self.how;
+        let slot = request.slot.index();
+        let memory = slots.place(request);
+        let file = if register_files { request.file as i32 } else { self.files[request.file as usize].fd };
+        let (read_code, write_code) = match registered {
+            Some(_) => (opcode::ReadFixed::CODE, opcode::WriteFixed::CODE),
+            None if vectored => (opcode::Readv::CODE, opcode::Writev::CODE),
+            None => (opcode::Read::CODE, opcode::Write::CODE),
+        };
+        let (address, len) = if vectored {
             let vector = &mut self.vectors[slot as usize];
-            *vector = libc::iovec { iov_base: memory.cast(), iov_len: len as usize };
-            return fd.vectored(vector, offset, way, write);
+            *vector = libc::iovec { iov_base: memory.cast(), iov_len: request.len as usize };
+            (std::ptr::from_mut(vector) as u64, 1)
+        } else {
+            (memory as u64, request.len)
+        };
+        Transfer {
+            opcode: if write { write_code } else { read_code },
+            has_registered_file: register_files,
+            file,
+            priority: request.priority,
+            offset: request.offset,
+            address,
+            len,
+            rwf: flags.rwf,
+            user_data: u64::from(slot) | PLAIN << 32,
+            buffer: registered.map_or(0, |registered| registered.buffer(slot)),
+            to_worker: false,
         }
-        fd.plain(memory, len, offset, way, write)
     }
 
     /// The entry of a trim or sync; None where only a system call that blocks can make it.
@@ -177,14 +180,19 @@ impl Form for Transfers {
     }
 
     #[inline]
-    fn entry(&mut self, request: &Request, slots: &Slots) -> Option<squeue::Entry> {
-        match request.kind {
-            OpKind::Io(direction @ (Direction::Read | Direction::Write)) => {
-                let entry = self.transfer(request, slots, direction == Direction::Write);
-                Some(entry.user_data(u64::from(request.slot.index()) | PLAIN << 32))
-            }
-            _ => self.other(request, slots),
+    fn put(
+        &mut self,
+        request: &Request,
+        slots: &Slots,
+        to_worker: bool,
+        push: impl FnOnce(&squeue::Entry) -> bool,
+    ) -> Option<bool> {
+        if let OpKind::Io(direction @ (Direction::Read | Direction::Write)) = request.kind {
+            let transfer = self.transfer(request, slots, direction == Direction::Write);
+            return Some(push(&Transfer { to_worker, ..transfer }.entry()));
         }
+        let entry = self.other(request, slots)?;
+        Some(push(&if to_worker { entry.flags(squeue::Flags::ASYNC) } else { entry }))
     }
 
     fn carry_out(&mut self, request: &Request) -> i64 {
@@ -199,10 +207,6 @@ impl Form for Transfers {
         }
         let trim = &self.trims[data as u32 as usize];
         trimmed(data >> 32, i64::from(result), trim, &self.files, &mut self.discards)
-    }
-
-    fn to_worker(entry: squeue::Entry) -> squeue::Entry {
-        entry.flags(squeue::Flags::ASYNC)
     }
 
     fn leak(&mut self) {
@@ -238,71 +242,6 @@ fn trimmed(how: u64, result: i64, trim: &Trim, files: &[File], discards: &mut bo
     }
     if result == 0 { i64::from(trim.len) } else { result }
 }
-
-/// The flags RWF_* and the I/O priority of an entry.
-#[derive(Clone, Copy)]
-struct Way {
-    rwf: i32,
-    priority: u16,
-}
-
-/// A descriptor as entries take it: plain, or a number of a registered file.
-trait Target: Sized {
-    fn fixed(self, memory: *mut u8, len: u32, buffer: u16, offset: u64, way: Way, write: bool) -> squeue::Entry;
-    fn vectored(self, vector: *const libc::iovec, offset: u64, way: Way, write: bool) -> squeue::Entry;
-    fn plain(self, memory: *mut u8, len: u32, offset: u64, way: Way, write: bool) -> squeue::Entry;
-}
-
-macro_rules! target {
-    ($target:ty) => {
-        impl Target for $target {
-            #[inline(always)]
-            fn fixed(
-                self,
-                memory: *mut u8,
-                len: u32,
-                buffer: u16,
-                offset: u64,
-                way: Way,
-                write: bool,
-            ) -> squeue::Entry {
-                if write {
-                    opcode::WriteFixed::new(self, memory, len, buffer)
-                        .offset(offset)
-                        .rw_flags(way.rwf)
-                        .ioprio(way.priority)
-                        .build()
-                } else {
-                    opcode::ReadFixed::new(self, memory, len, buffer)
-                        .offset(offset)
-                        .rw_flags(way.rwf)
-                        .ioprio(way.priority)
-                        .build()
-                }
-            }
-
-            fn vectored(self, vector: *const libc::iovec, offset: u64, way: Way, write: bool) -> squeue::Entry {
-                if write {
-                    opcode::Writev::new(self, vector, 1).offset(offset).rw_flags(way.rwf).ioprio(way.priority).build()
-                } else {
-                    opcode::Readv::new(self, vector, 1).offset(offset).rw_flags(way.rwf).ioprio(way.priority).build()
-                }
-            }
-
-            #[inline(always)]
-            fn plain(self, memory: *mut u8, len: u32, offset: u64, way: Way, write: bool) -> squeue::Entry {
-                if write {
-                    opcode::Write::new(self, memory, len).offset(offset).rw_flags(way.rwf).ioprio(way.priority).build()
-                } else {
-                    opcode::Read::new(self, memory, len).offset(offset).rw_flags(way.rwf).ioprio(way.priority).build()
-                }
-            }
-        }
-    };
-}
-
-target!(types::Fd);
-target!(types::Fixed);
 
 /// True if the kernel has the opcodes without vectors (Linux 5.6, which also brought the probe).
 fn has_read(ring: &Ring) -> bool {

@@ -164,7 +164,13 @@ impl Form for Commands {
     }
 
     #[inline]
-    fn entry(&mut self, request: &Request, slots: &Slots) -> Option<squeue::Entry128> {
+    fn put(
+        &mut self,
+        request: &Request,
+        slots: &Slots,
+        to_worker: bool,
+        push: impl FnOnce(&squeue::Entry128) -> bool,
+    ) -> Option<bool> {
         let index = request.slot.index();
         let (command, form) = self.command(request, slots)?;
         self.lengths[index as usize] = if matches!(request.kind, OpKind::Io(_)) { request.len } else { 0 };
@@ -174,7 +180,8 @@ impl Form for Commands {
             true => UringCmd80::new(types::Fixed(request.file), form),
             false => UringCmd80::new(types::Fd(self.files[request.file as usize].fd), form),
         };
-        Some(entry.cmd(command.bytes()).buf_index(buffer).build().user_data(u64::from(index)))
+        let entry = entry.cmd(command.bytes()).buf_index(buffer).build().user_data(u64::from(index));
+        Some(push(&if to_worker { entry.flags(squeue::Flags::ASYNC) } else { entry }))
     }
 
     /// Only a request that is not of whole blocks comes here: the ring carries out all others.
@@ -189,10 +196,6 @@ impl Form for Commands {
             errno if errno < 0 => i64::from(errno),
             _ => -i64::from(libc::EIO), // the status of the command
         }
-    }
-
-    fn to_worker(entry: squeue::Entry128) -> squeue::Entry128 {
-        entry.flags(squeue::Flags::ASYNC)
     }
 
     fn leak(&mut self) {

@@ -40,19 +40,23 @@ pub(super) trait Form: Send {
     /// Forgets file `file`.
     fn close(&mut self, file: u32);
 
-    /// The entry of a request, its `user_data` with the slot's number in the lower half; None for an op that
-    /// [`Form::carry_out`] has to carry out. The memory that the entry points to stays where it is until the
-    /// completion.
-    fn entry(&mut self, request: &Request, slots: &Slots) -> Option<Self::Entry>;
+    /// Hands the entry of a request to `push`, and returns its answer: true if the queue had room. `None` for an op
+    /// that [`Form::carry_out`] has to carry out. The lower half of the `user_data` is the slot's number. The memory
+    /// that the entry points to stays where it is until the completion. `to_worker`: a worker of the kernel carries the
+    /// op out (IOSQE_ASYNC).
+    fn put(
+        &mut self,
+        request: &Request,
+        slots: &Slots,
+        to_worker: bool,
+        push: impl FnOnce(&Self::Entry) -> bool,
+    ) -> Option<bool>;
 
     /// Carries out an op without the ring, and returns its result.
     fn carry_out(&mut self, request: &Request) -> i64;
 
     /// The result of an op, from the `user_data` and the result of its completion.
     fn result(&mut self, data: u64, result: i32) -> i64;
-
-    /// The entry, handed to a worker of the kernel (IOSQE_ASYNC).
-    fn to_worker(entry: Self::Entry) -> Self::Entry;
 
     /// Keeps the memory that entries point to for ever: the kernel may still use it.
     fn leak(&mut self);
@@ -325,22 +329,22 @@ impl<F: Form> Engine for Ringed<F> {
         if waiting + self.in_flight >= self.depth {
             return Queued::Full(request);
         }
-        let Some(mut entry) = self.form.entry(&request, &self.slots) else {
-            let result = self.form.carry_out(&request);
-            return Queued::Done(Completion { slot: request.slot, result });
-        };
-        if self.force_async > 0 {
-            self.since_forced += 1;
-            if self.since_forced >= self.force_async {
-                self.since_forced = 0;
-                entry = F::to_worker(entry);
+        let to_worker = self.force_async > 0 && self.since_forced + 1 >= self.force_async;
+        let ring = &mut self.ring;
+        let put = self.form.put(&request, &self.slots, to_worker, |entry| {
+            // SAFETY: the entry points into the slot and into memory of the form, which stay where they are until the
+            // completion: the engine holds both, and drop waits for the kernel.
+            unsafe { ring.submission().push(entry) }.is_ok()
+        });
+        match put {
+            Some(true) => {}
+            Some(false) => return Queued::Full(request),
+            None => {
+                let result = self.form.carry_out(&request);
+                return Queued::Done(Completion { slot: request.slot, result });
             }
         }
-        // SAFETY: the entry points into the slot and into memory of the form, which stay where they are until the
-        // completion: the engine holds both, and drop waits for the kernel.
-        if unsafe { self.ring.submission().push(&entry) }.is_err() {
-            return Queued::Full(request);
-        }
+        self.since_forced = if to_worker { 0 } else { self.since_forced.wrapping_add(1) };
         self.queued += 1;
         if self.sqpoll {
             self.in_flight += 1; // the polling thread may have taken it already
