@@ -157,6 +157,17 @@ fn a_trace_is_replayed_by_us_and_by_fio() {
     }
 }
 
+#[test]
+fn a_trace_that_is_cut_off_is_said_once() {
+    let Some(lanes) = Lanes::new() else { return };
+    if !has_program("fio") {
+        return;
+    }
+    let output = lanes.output(&[&["--trace", "/dev/full", "--"], READ, &["--thread"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stderr(&output).matches("the trace lacks requests").count(), 1, "{}", stderr(&output));
+}
+
 /// Three threads, each of which reads 64 blocks one after the other: the sweep replays them as three.
 #[test]
 fn the_threads_of_a_program_are_replayed_as_threads() {

@@ -198,6 +198,12 @@ fn wrong_arguments_are_refused_in_one_line() {
     assert!(refused(path, &["watch", "/no/such"]).contains("/no/such: no such device"));
     assert!(refused(path, &["watch", "4194305"]).contains("no such process"));
     assert!(refused(path, &["watch", "--sysroot", "/no/such"]).contains("/no/such/proc/diskstats"));
+    // Without sysfs no disk is known to be one: that does not mean that none did anything.
+    std::fs::create_dir_all(path.join("bare/proc")).unwrap();
+    file(path, "bare/proc/diskstats", "   8       0 sda 10 0 80 5 0 0 0 0 0 5 5\n");
+    let said = refused(path, &["watch", "--sysroot", "bare", "--once", "--interval", "10ms"]);
+    assert!(said.contains("bare/sys/block") && said.contains("sysfs"), "{said}");
+    succeed(path, &["watch", "--sysroot", "bare", "--once", "--interval", "10ms", "sda"]);
     assert!(refused(path, &["watch", "--interval", "0"]).contains("--interval"));
     assert!(refused(path, &["watch", "--prometheus", "x"]).contains("--prometheus x: give a port"));
     file(path, "run.json", "{}");

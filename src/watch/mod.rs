@@ -90,10 +90,16 @@ fn command() -> Command {
 fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let root: &PathBuf = matches.get_one("sysroot").expect("has a default");
     let diskstats = root.join("proc/diskstats");
-    std::fs::metadata(&diskstats)
+    let disks = std::fs::read_to_string(&diskstats)
         .with_context(|| format!("cannot read {} (is proc mounted there?)", diskstats.display()))?;
     let host = Host::at(root);
     let names: Vec<&String> = matches.get_many("targets").into_iter().flatten().collect();
+    let block = root.join("sys/block");
+    ensure!(
+        !names.is_empty() || disks.trim().is_empty() || block.is_dir(),
+        "cannot read {}, which tells disks from partitions (is sysfs mounted there?): mount it, or name the targets",
+        block.display()
+    );
     let wanted = match names.is_empty() {
         true => Wanted::All,
         false => Wanted::These(names.iter().map(|name| host.resolve(name)).collect::<Result<_, _>>()?),

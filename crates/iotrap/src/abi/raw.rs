@@ -255,10 +255,11 @@ pub fn write_out(fd: c_int) -> Result<()> {
     check(unsafe { call(libc::SYS_sync_file_range, arg(fd), 0, 0, all as usize, 0, 0) }).map(drop)
 }
 
-/// write(2) of everything, as far as that goes: for messages and traces.
-pub fn write(fd: c_int, bytes: &[u8]) {
+/// write(2) of everything, as far as that goes: for messages and traces. True if all of it was written.
+pub fn write(fd: c_int, bytes: &[u8]) -> bool {
     // SAFETY: the slice is valid for its length.
-    let _ = unsafe { call(libc::SYS_write, arg(fd), bytes.as_ptr() as usize, bytes.len(), 0, 0, 0) };
+    let written = unsafe { call(libc::SYS_write, arg(fd), bytes.as_ptr() as usize, bytes.len(), 0, 0, 0) };
+    usize::try_from(written) == Ok(bytes.len())
 }
 
 /// Blocks all signals of the calling thread, and returns those that were blocked before. (A dispatched call kills a

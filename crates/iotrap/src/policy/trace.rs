@@ -20,6 +20,8 @@ use crate::state::table;
 static TEXT: AtomicBool = AtomicBool::new(false);
 static LOG: AtomicI32 = AtomicI32::new(-1);
 static ANY: AtomicBool = AtomicBool::new(false);
+/// True once a line could not be written.
+static CUT: AtomicBool = AtomicBool::new(false);
 static BEGAN_NS: AtomicU64 = AtomicU64::new(0);
 
 /// True if requests are recorded, as text or in a log.
@@ -98,7 +100,9 @@ fn log_to(log: c_int, fd: c_int, action: &[u8], extent: Option<(i64, u64)>) {
         line.number(raw::thread().into());
     }
     line.push(b"\n");
-    raw::write(log, line.as_bytes());
+    if !raw::write(log, line.as_bytes()) && !CUT.swap(true, Relaxed) {
+        said::line(b"iotrap: the trace lacks requests, because its file takes no more (is the disk full?)\n");
+    }
 }
 
 fn text(what: &[u8], fd: c_int, rest: impl FnOnce(&mut Digits<256>)) {
