@@ -112,9 +112,10 @@ fn results_do_not_replace_what_a_command_reads() {
     std::os::unix::fs::symlink("data", directory.path().join("link")).unwrap();
     let job = "[job]\nrw=read\nfilename=data\nsize=1m\n";
     file(directory.path(), "job.fio", job);
-    succeed(directory.path(), &["run", "job.fio", "--save", "result.json", "--output=out"]);
+    succeed(directory.path(), &["run", "job.fio", "--save", "result.json", "--output=out", "--write_iolog=iolog"]);
     let result = std::fs::read(directory.path().join("result.json")).unwrap();
     std::fs::remove_file(directory.path().join("out")).unwrap();
+    file(directory.path(), "copy.1", vec![7; 1 << 16]);
     file(directory.path(), "input.yaml", "op: create\nfiles: 2\n");
     let scenario = format!("{}/configs/sim/depth.toml", env!("CARGO_MANIFEST_DIR"));
     std::fs::copy(scenario, directory.path().join("depth.toml")).unwrap();
@@ -129,6 +130,9 @@ fn results_do_not_replace_what_a_command_reads() {
         &["run", "job.fio", "--save", "job.fio"],
         &["run", "job.fio", "--output=data"],
         &["run", "job.fio", "--html", "link"],
+        &["run", "--name=job", "--rw=read", "--filename=data", "--write_iolog=link"],
+        &["run", "--name=job", "--rw=randread", "--filename=copy.1", "--numjobs=2", "--write_iolog=copy"],
+        &["run", "--name=job", "--read_iolog=iolog", "--write_iolog=iolog"],
         &["compare", "job.fio", "job.fio", "--html=job.fio"],
         &["compare", "--engine=psync,sync", "job.fio", "--save=data"],
         &["compare", "result.json", "result.json", "--save=result.json"],

@@ -801,6 +801,13 @@ impl Iolog {
     pub fn is_replay(&self) -> bool {
         self.read.is_some() || self.threads.is_some()
     }
+
+    /// The log that a clone records. Every clone but the first has its number behind the name: in one file the ops of
+    /// several clones would mix.
+    pub fn log_of(&self, clone: u32) -> Option<String> {
+        let name = self.write.as_ref()?;
+        Some(if clone == 0 { name.clone() } else { format!("{name}.{clone}") })
+    }
 }
 
 /// A recording that a job replays.

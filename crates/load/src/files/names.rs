@@ -61,7 +61,6 @@ fn formatted(format: &str, job: &str, clone: u32, file: u32) -> String {
         .replace("$clientuid", "")
 }
 
-/// All regular files below a directory, in order of their paths.
 /// The files that a plan names, without those that a log names: the job's files, the log that it replays, and the file
 /// that all of the log goes to.
 pub fn paths_of(plan: &Plan) -> Vec<PathBuf> {
@@ -76,6 +75,7 @@ pub fn paths_of(plan: &Plan) -> Vec<PathBuf> {
     paths
 }
 
+/// All regular files below a directory, in order of their paths.
 fn list(directory: &Path, found: &mut Vec<String>) -> std::io::Result<()> {
     let mut entries: Vec<_> = fs::read_dir(directory)?.collect::<Result<_, _>>()?;
     entries.sort_by_key(|entry| entry.file_name());

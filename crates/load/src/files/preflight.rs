@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use job::Job;
@@ -11,7 +11,7 @@ use sys::file;
 
 use super::safety::Precious;
 use super::size::{self, Existing};
-use super::{EntryKind, existing_file, names, open, room_at};
+use super::{EntryKind, existing_file, names, open, paths_of, room_at};
 use crate::{Error, ErrorKind};
 
 /// Descriptors that a run needs beside those of its files: rings, logs, the standard three, libraries.
@@ -27,6 +27,7 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
     let mut rooms = Rooms::default();
     let mut descriptors = 0;
     let postponed = postponed(plan)?;
+    check_recordings(plan)?;
     for (job, &later) in plan.jobs.iter().zip(&postponed) {
         let Some(engine) = job::engines::find(&job.engine) else { continue }; // the runner reports an unknown engine
         if engine.diskless || engine.opens_files || job.iolog.is_replay() {
@@ -76,6 +77,27 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
     let threads = plan.jobs.iter().find(|job| job.process.thread);
     if let Some(job) = threads.filter(|_| limit < all_threads) {
         return Err(too_few_descriptors(all_threads, limit, job));
+    }
+    Ok(())
+}
+
+/// Refuses a log of `write_iolog` in the place of a file that the plan reads or measures, or of a device.
+fn check_recordings(plan: &Plan) -> Result<(), Error> {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|there| (there.dev(), there.ino()));
+    let mut used = None;
+    for job in &plan.jobs {
+        for log in (0..job.process.clones.max(1)).filter_map(|clone| job.iolog.log_of(clone)) {
+            let used = used.get_or_insert_with(|| paths_of(plan));
+            let there = identity(Path::new(&log));
+            let what = if fs::metadata(&log).is_ok_and(|there| there.file_type().is_block_device()) {
+                "write_iolog would write over the device"
+            } else if used.iter().any(|path| path == Path::new(&log) || there.is_some() && identity(path) == there) {
+                "write_iolog would replace a file that a job uses,"
+            } else {
+                continue;
+            };
+            return Err(Error::usage(what, log, format!("job {}: give the log another name", job.name)));
+        }
     }
     Ok(())
 }

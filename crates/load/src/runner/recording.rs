@@ -19,14 +19,12 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The log that `job` asks for, over these files; None if it asks for none. Every clone but the first has its
-    /// number behind the name: in one file the ops of several clones would mix.
+    /// The log that `job` asks for, over these files; None if it asks for none.
     ///
     /// # Errors
     /// The file cannot be made, or a name cannot stand in a log.
     pub fn open(job: &Job, clone: u32, names: &[String]) -> Result<Option<Recording>, Error> {
-        let Some(name) = &job.iolog.write else { return Ok(None) };
-        let path = if clone == 0 { name.clone() } else { format!("{name}.{clone}") };
+        let Some(path) = job.iolog.log_of(clone) else { return Ok(None) };
         let failed = |error| Error::system("cannot write the log", &path, error);
         let mut writer =
             File::create(&path).and_then(|file| Writer::new(BufWriter::new(file), names)).map_err(failed)?;
