@@ -340,6 +340,13 @@ fn states_are_exchanged_with_fio_where_the_order_is_certain() {
     assert!(!output.status.success() && stdout(&output).contains("random order"), "{}", stdout(&output));
     assert!(fios(&["--rw=randwrite", "--do_verify=0"]).status.success());
     assert!(ours(&[&load[..], &random].concat()).status.success(), "all blocks are written, in whatever order");
+    // As many writes as the pass has, and not all blocks.
+    for part in [&["--norandommap"][..], &["--io_size=64k"]] {
+        std::fs::remove_file(directory.path().join("a.0.0")).unwrap();
+        assert!(fios(&[&["--rw=randwrite", "--do_verify=0"], part].concat()).status.success());
+        let output = ours(&[&load[..], &random, part].concat());
+        assert!(!output.status.success() && stdout(&output).contains("random order"), "{part:?}: {}", stdout(&output));
+    }
 }
 
 /// A job that tolerates mismatches reads on and counts them; `verify_fatal` ends it at the first one.

@@ -59,7 +59,7 @@ pub struct Draft {
     pub(crate) dedupe: Dedupe,
     pub(crate) command_priority: CommandPriority,
     pub(crate) zones: Zones,
-    pub(crate) zone_skip: Amount,
+    pub(crate) zone_skip: u64,
     pub(crate) zoned: Zoned,
     pub(crate) low: Option<u32>,
     pub(crate) seed_given: bool,
@@ -101,7 +101,7 @@ impl Default for Draft {
             dedupe: Dedupe { from_set: false, percent: 5, global: false },
             cpu: CpuLoad { load_percent: None, chunk_ns: 50_000_000 },
             zones: Zones { size: 0, range: 0, skip: 0 },
-            zone_skip: Amount::Bytes(0),
+            zone_skip: 0,
             zoned: Zoned::default(),
             low: None,
             seed_given: false,
@@ -340,6 +340,11 @@ impl Draft {
                 );
             }
         }
+        let (ranges, splits) = (&self.job.blocks.range, &self.job.blocks.split);
+        if self.job.rw.trim_then_write && (ranges.write != ranges.trim || splits.write != splits.trim) {
+            let what = "each write is as long as the trim before it: the size of writes has no effect on the job";
+            self.warn_at("rw", format!("{}: {what}", self.written("rw")));
+        }
         let random = self.job.rw.random;
         let smallest = PerDirection::from_fn(|direction| self.job.blocks.range[direction].0);
         let align = self.align;
@@ -496,8 +501,13 @@ impl Draft {
             buffers.refill = true;
         }
         if buffers.compress_percent == 100 {
-            (buffers.zero, buffers.compress_percent) = (true, 0);
-        } else if buffers.compress_percent > 0 && !refill_given {
+            // Nothing is left of a block but its compressible part: the pattern, or zeroes.
+            (buffers.zero, buffers.compress_percent, buffers.dedupe_percent) = (buffers.pattern.is_empty(), 0, 0);
+        } else if buffers.compress_percent > 0 || buffers.dedupe_percent > 0 {
+            // As in fio, both go before zero_buffers.
+            buffers.zero = false;
+        }
+        if buffers.compress_percent > 0 && !refill_given {
             buffers.refill = true;
         }
     }

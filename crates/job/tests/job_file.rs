@@ -296,6 +296,20 @@ fn options_act_on_each_other_as_in_fio() {
     assert_eq!(job("zonesize=1m\nzonerange=2m").extent.strided, Some(Zones { size: 1 << 20, range: 2 << 20, skip: 0 }));
     assert_eq!(job("prio=3").process.io_priority, Some((2, 3)));
     assert!(job("buffer_compress_percentage=100").buffers.zero);
+    assert!(job("buffer_compress_percentage=100\ndedupe_percentage=30").buffers.zero);
+    let patterned = job("buffer_pattern=0x5a\nbuffer_compress_percentage=100\ndedupe_percentage=30").buffers;
+    assert_eq!((patterned.zero, patterned.compress_percent, patterned.dedupe_percent), (false, 0, 0));
+    for varied in ["dedupe_percentage=30", "buffer_compress_percentage=30"] {
+        assert!(!job(&format!("zero_buffers\n{varied}")).buffers.zero, "{varied} goes before zero_buffers, as in fio");
+    }
+    assert!(job("zero_buffers\ndedupe_percentage=0").buffers.zero);
+    assert!(error("[job]\nsize=1m\nzonemode=strided\nzonesize=4k\nzoneskip=50%").contains("\"50%\" is not a size"));
+    for rw in ["trimwrite", "randtrimwrite"] {
+        let unequal = |sizes| warnings(&format!("rw={rw}\n{sizes}")).concat().contains("as long as the trim");
+        assert!(unequal("bs=4k,8k,16k") && unequal("bssplit=4k/50:8k/50,4k/60:8k/40,4k/50:8k/50"), "{rw}");
+        assert!(!unequal("bs=16k,8k,8k") && !unequal("bsrange=4k-16k") && !unequal("bssplit=4k/50:8k/50"), "{rw}");
+    }
+    assert!(!warnings("rw=randwrite\nbs=4k,8k,16k").concat().contains("as long as the trim"));
     assert_eq!(job("kb_base=1000\nsize=1m").extent.size, Some(Amount::Bytes(1_000_000)));
     assert_eq!(job("size=1m\nkb_base=1000").extent.size, Some(Amount::Bytes(1_000_000)));
     let alone = job("ss_dur=10").time.steady_state;

@@ -5,7 +5,7 @@ use measure::Direction;
 use super::Draft;
 use crate::engines;
 use crate::error::Error;
-use crate::job::{Amount, Zoned, Zones};
+use crate::job::{Zoned, Zones};
 
 impl Draft {
     /// `zonemode` with `zonesize` and the options that go with it.
@@ -29,15 +29,8 @@ impl Draft {
         self.strided()
     }
 
-    fn skip(&self) -> Result<u64, Error> {
-        match self.zone_skip {
-            Amount::Bytes(bytes) => Ok(bytes),
-            Amount::Percent(_) => self.fail("zoneskip", "zoneskip is a size", "write for example zoneskip=1m"),
-        }
-    }
-
     fn strided(&mut self) -> Result<(), Error> {
-        let zones = Zones { skip: self.skip()?, ..self.zones };
+        let zones = Zones { skip: self.zone_skip, ..self.zones };
         match self.zone_mode.as_deref() {
             // A zonerange says that the zones are strided. fio refuses a zonesize without zonemode all the same.
             mode @ (None | Some("none")) if zones.size > 0 && (mode.is_some() || zones.range == 0) => {
@@ -73,7 +66,7 @@ impl Draft {
 
     /// `zonemode=zbd`: the device says the rest when the files are looked at.
     fn zoned_device(&mut self) -> Result<(), Error> {
-        let zoned = Zoned { size: self.zones.size, skip: self.skip()?, ..self.zoned };
+        let zoned = Zoned { size: self.zones.size, skip: self.zone_skip, ..self.zoned };
         let engine = engines::find(&self.job.engine);
         if engine.is_some_and(|engine| engine.diskless || engine.opens_files || engine.by_commands) {
             let what = format!("zonemode=zbd does not go with ioengine={}", self.job.engine);

@@ -285,7 +285,7 @@ static PATTERN: &[OptionSpec] = &[
     option("zonemode", Word(&[("none", "they have no effect"), ("strided", "stay in a zone, then skip to the next one"), ("zbd", "write at the write pointers of a zoned block device")], |d, v| d.zone_mode = Some(v.to_string())), "none", "Meaning of zonesize, zonerange and zoneskip"),
     option("zonesize", Bytes(0, |d, v| d.zones.size = v), "0", "Bytes that the job transfers in a zone before it moves to the next zone"),
     option("zonerange", Bytes(0, |d, v| d.zones.range = v), "0", "Bytes that a zone spans; 0 takes zonesize"),
-    option("zoneskip", Amount(|d, v| d.zone_skip = v), "0", "Bytes between two zones"),
+    option("zoneskip", Custom("size, or a number of zones such as 4z", &[], |d, r, v| values::zone_skip(r, v).map(|skip| d.zone_skip = skip)), "0", "Bytes between two zones"),
     option("zonecapacity", Bytes(0, |d, v| d.zoned.capacity = v), "0", "Bytes of a zone that hold data, where zonemode=zbd emulates zones; 0 takes zonesize"),
     option("read_beyond_wp", Bool(|d, v| d.zoned.read_beyond_wp = v), "0", "Let reads go beyond the write pointer of a zone"),
     option("max_open_zones", Count(0, 4096, |d, v| d.zoned.max_open = v as u32), "0", "Zones of the device that all jobs together have open; 0 takes the limit of the device"),

@@ -32,6 +32,14 @@ pub fn share(text: &str) -> Result<f64, String> {
     if (0.0..=1.0).contains(&share) { Ok(share) } else { Err("value out of range: it is from 0 to 1".into()) }
 }
 
+/// `zoneskip=`: bytes or zones.
+pub fn zone_skip(reader: &mut Reader, text: &str) -> Result<u64, String> {
+    match reader.amount(text)? {
+        Amount::Bytes(bytes) => Ok(bytes),
+        Amount::Percent(_) => Err(format!("\"{text}\" is not a size: write for example zoneskip=1m")),
+    }
+}
+
 /// Puts the given values over those that are there.
 pub fn update<T: Copy>(target: &mut PerDirection<T>, given: Each<T>) {
     for (direction, slot) in target.iter_mut() {

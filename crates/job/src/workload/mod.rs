@@ -84,7 +84,7 @@ pub struct Workload {
     streams: Streams,
     limits: Limits,
     syncs: Syncs,
-    /// trimwrite: the write of the block that was trimmed last, of the trim's size as in fio.
+    /// trimwrite: the write of the block that was trimmed last, of the trim's size (as fio's randtrimwrite).
     write_after_trim: Option<Op>,
     /// Ops until the next new random offset (`rw=randread:8`).
     until_new: u32,

@@ -89,13 +89,16 @@ pub(super) fn blocks(job: &Job, clone: u32, seat: u32, extents: &[FileExtent]) -
     }
 }
 
-/// True if it is certain which blocks a state of fio's means: it is of all writes, or their order is not random.
+/// True if it is certain which blocks a state of fio's means: their order is not random, or all blocks of the files
+/// were written. As many writes as the files have blocks are not enough where blocks may repeat (`norandommap`).
 fn is_certain(writer: &Job, extents: &[FileExtent], known: &State, walked: &Walked) -> bool {
     let (smallest, largest) = writer.blocks.range.write;
-    let in_order =
-        !writer.rw.random && extents.len() == 1 && smallest == largest && writer.blocks.split.write.is_empty();
+    let one_size = smallest == largest && writer.blocks.split.write.is_empty();
     let only_writes = !writer.rw.directions.read && !writer.rw.directions.trim;
-    only_writes && (in_order || (walked.to_the_end && known.is_quiet()))
+    let in_order = !writer.rw.random && extents.len() == 1;
+    let blocks: u64 = extents.iter().map(|extent| extent.size / smallest).sum();
+    let all = walked.to_the_end && walked.each_once && walked.writes >= blocks && known.is_quiet();
+    only_writes && one_size && (in_order || all)
 }
 
 /// A workload that was gone through on paper.
@@ -105,6 +108,8 @@ struct Walked {
     writes: u64,
     /// True if no write of the workload is left.
     to_the_end: bool,
+    /// True if no block is written twice in a pass.
+    each_once: bool,
 }
 
 fn walk(writer: &Job, clone: u32, extents: &[FileExtent], known: &State) -> Result<Walked, Error> {
@@ -158,5 +163,10 @@ fn walk(writer: &Job, clone: u32, extents: &[FileExtent], known: &State) -> Resu
     let mut left: Vec<ReadBack> = std::iter::from_fn(|| ledger.next_read()).collect();
     left.reverse();
     let places = left.iter().map(|block| ((block.file, block.offset), block.len)).collect();
-    Ok(Walked { blocks: Recalled { left, places, gone_through: (writes, bytes) }, writes, to_the_end })
+    Ok(Walked {
+        blocks: Recalled { left, places, gone_through: (writes, bytes) },
+        writes,
+        to_the_end,
+        each_once: passes.writes_once(),
+    })
 }
