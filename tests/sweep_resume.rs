@@ -113,6 +113,7 @@ fn a_sweep_of_anything_else_is_not_resumed() {
         file(directory.path(), name, document.to_string());
     };
     of(|result| result["provenance"]["machine"]["hostname"] = "far".into(), "far.json");
+    of(|result| result["curves"][0]["points"][0]["x"] = 0.into(), "zero.json");
     of(|result| result["ranks"] = vec!["a", "b"].into(), "ranks.json");
     let files = names(directory.path());
     let same = ["sweep", "data", "--iodepth=1,2,4", "--no-files", "--resume=a.json"];
@@ -128,6 +129,7 @@ fn a_sweep_of_anything_else_is_not_resumed() {
         ),
         (["sweep", "data", "--axis=numjobs=1,2", "--resume=a.json", "--no-files"].to_vec(), &["another axis"]),
         (same[..4].iter().copied().chain(["--resume=far.json"]).collect(), &["machine", "host far"]),
+        (same[..4].iter().copied().chain(["--resume=zero.json"]).collect(), &["zero.json", "iodepth 0", "edited"]),
         (same[..4].iter().copied().chain(["--resume=ranks.json"]).collect(), &["number of hosts"]),
         (same[..4].iter().copied().chain(["--resume=run.json"]).collect(), &["run.json"]),
         (same[..4].iter().copied().chain(["--resume=missing"]).collect(), &["missing"]),
@@ -136,6 +138,15 @@ fn a_sweep_of_anything_else_is_not_resumed() {
         assert!(words.iter().all(|word| line.contains(word)), "{arguments:?}: {line}");
         assert_eq!(names(directory.path()), files, "{arguments:?} left something behind");
     }
+    // A sweep that preconditions its target refuses before it writes to it.
+    let writes = ["sweep", "data", "--iodepth=1,2", "--time=1s", "--no-files", "--quiet", "--allow-writes"];
+    let rounds = ["--precondition", "--precondition-round=1ms", "--precondition-rounds=5"];
+    let of = |more: &[&'static str]| [&writes[..], &rounds, more].concat();
+    succeed(directory.path(), &of(&["--save=p.json"]));
+    file(directory.path(), "data", vec![7; 1 << 20]);
+    let line = refused(directory.path(), &of(&["--resume=p.json", "--bs=8k"]));
+    assert!(line.contains("job option bs"), "{line}");
+    assert!(std::fs::read(directory.path().join("data")).unwrap() == vec![7; 1 << 20], "the refused sweep wrote");
     // A target of another size is seen by the first visit.
     std::fs::File::options().write(true).open(directory.path().join("data")).unwrap().set_len(2 << 20).unwrap();
     let line = refused(directory.path(), &same);

@@ -193,13 +193,27 @@ impl Axis {
             Unit::Bytes(least) => (units::parse_bytes(word, 1024).map_err(form)?, least, u64::MAX),
             Unit::Time(unit) => (units::parse_time_ns(word, unit).map_err(form)?, 0, u64::MAX),
         };
-        // Options that mean "no limit" by 0 have no 0 on an axis.
-        let low = if self.is_rate() || name == "size" { low.max(1) } else { low };
+        let low = low.max(self.least());
         match value {
             _ if value < low => Err(format!("{name}={word} is too small: at least {low}")),
             _ if value > high => Err(format!("{name}={word} is too large: at most {high}")),
             value => Ok(value),
         }
+    }
+
+    /// Options that mean "no limit" by 0 have no 0 on an axis.
+    fn least(&self) -> u64 {
+        u64::from(self.is_rate() || self.option.name == "size")
+    }
+
+    /// True if the option takes this value, whatever the values of this axis are.
+    pub(super) fn takes(&self, value: u64) -> bool {
+        let (low, high) = match self.unit {
+            Unit::Number(low, high) => (low, high),
+            Unit::Bytes(least) => (least, u64::MAX),
+            Unit::Time(_) => (0, u64::MAX),
+        };
+        (low.max(self.least())..=high).contains(&value)
     }
 }
 
@@ -222,6 +236,15 @@ mod tests {
         assert_eq!(axis("size=16m,1g").values(), Some(&Values::List(vec![16 << 20, 1 << 30])));
         assert_eq!((axis("rate_iops").values(), axis("rate_iops").role()), (None, Role::Ops));
         assert!(axis("rate=10m..1g").is_rate() && axis("numjobs").has_load_line());
+    }
+
+    #[test]
+    fn an_axis_takes_what_its_option_takes() {
+        assert!(axis("rwmixread").takes(0) && axis("rwmixread").takes(100) && !axis("rwmixread").takes(101));
+        assert!(
+            axis("iodepth=1").takes(9) && !axis("iodepth=1").takes(0) && !Axis::depths(Values::Range(1, 2)).takes(0)
+        );
+        assert!(axis("thinktime=5").takes(0) && !axis("rate_iops").takes(0) && !axis("bs").takes(0));
     }
 
     #[test]

@@ -212,6 +212,7 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
     let mut variants = variants(&workload.engines, effort);
     if let Some(resume) = &request.resume {
         resume.check(&workload, effort)?;
+        resume.check_places(&effort.axis)?;
         resume.check_curves(&variants.iter().map(|variant| variant.label.as_str()).collect::<Vec<_>>())?;
         variants.iter_mut().for_each(|variant| variant.earlier = resume.curve(&variant.label));
     }
@@ -227,6 +228,10 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
         if !watch.stop.load(Ordering::Relaxed) {
             workload.laid_out(job.directions.write.bytes)?;
         }
+    }
+    // Before the preconditioning, which writes for hours to a target that the sweep would then refuse.
+    if let Some(resume) = request.resume.as_ref().filter(|_| !watch.stop.load(Ordering::Relaxed)) {
+        check_options(resume, &variants, effort, &workload)?;
     }
     let mut preconditioning = None;
     if let Some(rounds) = effort.precondition
@@ -248,9 +253,6 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
         began = Instant::now();
     }
     let offered = |by_bytes: bool, total: u64| workload.offered(by_bytes, total);
-    if let Some(resume) = request.resume.as_ref().filter(|_| !watch.stop.load(Ordering::Relaxed)) {
-        check_options(resume, &variants, effort, &workload)?;
-    }
     let mut result = frame(request, effort, &workload, crew.as_deref());
     result.preconditioning = preconditioning.clone();
     let left = effort.total.saturating_sub(began.elapsed()).saturating_sub(Duration::from_nanos(2 * CEILING_NS));

@@ -84,6 +84,18 @@ impl Resume {
         lost.map_or(Ok(()), |curve| self.same("set of curves", curve.label.as_str(), labels.join(", ")))
     }
 
+    /// Refuses an earlier point at a place that no sweep along this axis visits.
+    ///
+    /// # Errors
+    /// The place.
+    pub(super) fn check_places(&self, axis: &Axis) -> Result<(), Error> {
+        let strange = self.points().find(|point| !axis.takes(point.x as u64));
+        strange.map_or(Ok(()), |point| {
+            let place = format!("{}: it has a point at {} {}", self.path.display(), axis.name(), point.x);
+            Err(Error::usage("cannot resume", place, "no sweep visits that: was the file edited? Sweep anew"))
+        })
+    }
+
     /// The earlier curve of that name; an empty one if there was none.
     pub(super) fn curve(&self, label: &str) -> Curve {
         let earlier = self.result.curves.iter().find(|curve| curve.label == label);

@@ -1,5 +1,7 @@
 //! The values of an axis that a sweep may visit.
 
+use std::cmp::Ordering;
+
 /// Beyond this no engine's queue goes.
 const DEEPEST: u64 = 65_536;
 
@@ -21,17 +23,18 @@ pub enum Values {
 }
 
 impl Values {
-    /// Reads `FIRST..LAST` or a list; `one` reads a value.
+    /// Reads `FIRST..LAST` or a list; `one` reads a value. A range whose ends are equal is a list of one.
     ///
     /// # Errors
     /// That of `one`; a range that is empty.
     pub fn parse(text: &str, one: impl Fn(&str) -> Result<u64, String>) -> Result<Values, String> {
         if let Some((first, last)) = text.split_once("..") {
             let (first, last) = (one(first.trim())?, one(last.trim_start_matches('=').trim())?);
-            return if first < last {
-                Ok(Values::Range(first, last))
-            } else {
-                Err(format!("the range {text} is empty: the smaller value comes first"))
+            return match first.cmp(&last) {
+                Ordering::Less => Ok(Values::Range(first, last)),
+                // Both ends belong to a range, so this one has a value.
+                Ordering::Equal => Ok(Values::List(vec![first])),
+                Ordering::Greater => Err(format!("the range {text} is empty: the smaller value comes first")),
             };
         }
         let mut list = text.split(',').map(|word| one(word.trim())).collect::<Result<Vec<_>, _>>()?;
@@ -108,6 +111,7 @@ mod tests {
         assert_eq!(parse("4..=16"), Ok(Values::Range(4, 16)));
         assert_eq!(parse("32, 1,8,8"), Ok(Values::List(vec![1, 8, 32])));
         assert_eq!(parse("7"), Ok(Values::List(vec![7])));
+        assert_eq!(parse("7..7"), parse("7"));
         assert_eq!((parse("7").unwrap().single(), parse("7,8").unwrap().single()), (Some(7), None));
     }
 
@@ -131,8 +135,6 @@ mod tests {
             let error = Values::of_depths(text).unwrap_err();
             assert!(error.contains("depth") && !error.contains('\n'), "{text}: {error}");
         }
-        for text in ["9..3", "4..4"] {
-            assert!(Values::of_depths(text).unwrap_err().contains("smaller value"), "{text}");
-        }
+        assert!(Values::of_depths("9..3").unwrap_err().contains("smaller value"));
     }
 }
