@@ -334,7 +334,7 @@ impl DefaultName {
 /// nothing was measured is not written.
 ///
 /// # Errors
-/// The error of writing; the other file is written anyway.
+/// The error of writing; the other file is written anyway, or its error is a line on standard error.
 pub fn save(data: Option<&Path>, web: Option<&Path>, document: Document, silent: bool) -> anyhow::Result<()> {
     if data.is_none() && web.is_none() {
         return Ok(());
@@ -344,24 +344,24 @@ pub fn save(data: Option<&Path>, web: Option<&Path>, document: Document, silent:
         return Ok(());
     }
     let mut said = Vec::new();
-    let mut outcome = Ok(());
+    let mut outcomes = Vec::new();
     if let Some(path) = data {
         match write_result(path, &json(&document)?) {
             Ok(()) => said.push(format!("Results: {}", path.display())),
-            Err(error) => outcome = Err(error),
+            Err(error) => outcomes.push(Err(error)),
         }
     }
     if let Some(path) = web {
         let name = data.unwrap_or(path).display().to_string();
         match write_result(path, &html::render(&[NamedDocument { name, document }])) {
             Ok(()) => said.push(format!("Report: {}", path.display())),
-            Err(error) => outcome = outcome.and(Err(error)),
+            Err(error) => outcomes.push(Err(error)),
         }
     }
     if !said.is_empty() && !silent {
         let _ = writeln!(io::stderr(), "{}", said.join("  ")); // standard output may be JSON
     }
-    outcome
+    all(outcomes)
 }
 
 /// True if a signal came before there was anything to keep.

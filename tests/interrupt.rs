@@ -245,6 +245,13 @@ fn a_full_disk_is_an_error_that_leaves_nothing_and_loses_nothing() {
     let [rescued] = &names(elsewhere.path())[..] else { panic!("{:?}: {}", names(elsewhere.path()), stderr(&output)) };
     assert!(stderr(&output).contains(rescued.as_str()), "{}", stderr(&output));
     assert_eq!(json_file(&elsewhere.path().join(rescued))["jobs"][0]["name"], "a");
+    // Of two results that do not fit, both are kept, and both are named.
+    let both = directory();
+    let output = plimsoll(mount.path()).env("TMPDIR", both.path()).args(job).arg("--html=r.html").output().unwrap();
+    assert_ne!(output.status.code(), Some(0), "{}", stderr(&output));
+    let rescued = names(both.path());
+    assert_eq!(rescued.len(), 2, "{rescued:?}: {}", stderr(&output));
+    assert!(rescued.iter().all(|name| stderr(&output).contains(name.as_str())), "{rescued:?}: {}", stderr(&output));
 }
 
 /// A shell that sends a report to a full disk still has the files that it asked for.

@@ -58,11 +58,8 @@ impl std::fmt::Display for Unavailable {
     }
 }
 
-impl std::error::Error for Unavailable {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
-}
+// No source(): the text holds it, and a caller that prints the chain of causes would print it twice.
+impl std::error::Error for Unavailable {}
 
 /// Traces the requests of this host's disks, in a thread, until it is dropped.
 pub struct Tracer {
@@ -243,4 +240,16 @@ fn read(rings: &mut Rings, formats: &[Format], fresh: &mut Vec<Event>) -> (usize
         }
     });
     (records, lost)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_said_once() {
+        let denied = Unavailable { what: "open tracefs", source: io::ErrorKind::PermissionDenied.into() };
+        assert_eq!(denied.to_string(), "cannot open tracefs: permission denied: run as root");
+        assert!(std::error::Error::source(&denied).is_none(), "whoever prints the chain prints it twice");
+    }
 }
