@@ -3,7 +3,7 @@
 //! A job option is any option of fio's (`--rw=randread`, `--bs 4k`); the `job` crate knows them. Each subcommand has a
 //! clap table of its arguments. Help, manual pages and completions come from that table.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use anyhow::bail;
@@ -72,7 +72,10 @@ pub fn dispatch(subcommands: &[Subcommand], arguments: Vec<OsString>) -> anyhow:
             let command = command();
             let (own, job) = split(&command, &arguments[2..]);
             refuse_mistyped(&command, &job)?;
-            ([&arguments[..2], &own].concat(), job)
+            ([&arguments[..2], &with_negative_values(&command, &own)].concat(), job)
+        }
+        Some(Subcommand { arguments: Arguments::Own, command, .. }) => {
+            ([&arguments[..2], &with_negative_values(&command(), &arguments[2..])].concat(), Vec::new())
         }
         Some(Subcommand { arguments: Arguments::Job, .. }) => (arguments[..2].to_vec(), arguments[2..].to_vec()),
         _ => (arguments, Vec::new()),
@@ -150,19 +153,51 @@ fn split(command: &Command, arguments: &[OsString]) -> (Vec<OsString>, Vec<OsStr
     let (mut own, mut job) = (Vec::new(), Vec::new());
     let mut arguments = arguments.iter().cloned();
     while let Some(argument) = arguments.next() {
-        let text = argument.to_str().unwrap_or_default();
+        // The name alone decides; a value may have bytes that are not UTF-8.
+        let text = argument.to_string_lossy();
         if text == "--" {
             job.push(argument);
             job.extend(arguments.by_ref());
-        } else if let Some(known) = own_argument(command, text) {
+        } else if let Some(known) = own_argument(command, &text) {
             let value_follows = known.is_some_and(wants_value) && !text.contains('=');
-            own.push(with_two_dashes(text).into());
+            own.push(with_two_dashes(&argument));
             own.extend(if value_follows { arguments.next() } else { None });
         } else {
             job.push(argument);
         }
     }
     (own, job)
+}
+
+/// Joins each long argument with a negative number behind it, as `--time=-1`: clap takes `-1` alone for an argument and
+/// blames it, where the parser of the value says what to give. The words of another program stay as they are.
+fn with_negative_values(command: &Command, arguments: &[OsString]) -> Vec<OsString> {
+    let takes_a_program = command.get_arguments().any(Arg::is_trailing_var_arg_set);
+    let is_negative = |word: &OsString| {
+        let (first, second) = (word.as_encoded_bytes().first(), word.as_encoded_bytes().get(1));
+        first == Some(&b'-') && second.is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.')
+    };
+    let mut joined = Vec::new();
+    let mut rest = arguments.iter().cloned().peekable();
+    while let Some(mut word) = rest.next() {
+        let text = word.to_str().unwrap_or_default();
+        if text == "--" || (takes_a_program && !text.starts_with('-')) {
+            joined.push(word);
+            break;
+        }
+        let is_long = text.starts_with("--");
+        let wants = own_argument(command, text).flatten().is_some_and(wants_value) && !text.contains('=');
+        if let Some(value) = rest.next_if(|next| wants && is_long && is_negative(next)) {
+            word.push("=");
+            word.push(value);
+            joined.push(word);
+        } else {
+            joined.push(word);
+            joined.extend(rest.next_if(|next| wants && !is_negative(next)));
+        }
+    }
+    joined.extend(rest);
+    joined
 }
 
 /// Refuses the words for the job crate that are unknown there and nearest to an argument of the clap table.
@@ -201,9 +236,14 @@ fn own_argument<'a>(command: &'a Command, argument: &str) -> Option<Option<&'a A
 }
 
 /// `-output=x` as `--output=x`.
-fn with_two_dashes(argument: &str) -> String {
-    let one = argument.starts_with('-') && !argument.starts_with("--") && argument.len() > 2;
-    if one { format!("-{argument}") } else { argument.into() }
+fn with_two_dashes(argument: &OsStr) -> OsString {
+    let bytes = argument.as_encoded_bytes();
+    let mut dashed = OsString::new();
+    if bytes.starts_with(b"-") && !bytes.starts_with(b"--") && bytes.len() > 2 {
+        dashed.push("-");
+    }
+    dashed.push(argument);
+    dashed
 }
 
 /// True if the argument takes a value, possibly as the next word.
@@ -255,6 +295,26 @@ mod tests {
     fn one_dash_does_for_long_names() {
         let (own, job) = split(&command(), &words("-output=file -rw=read -check -o f"));
         assert_eq!((own, job), (words("--output=file --check -o f"), words("-rw=read")));
+    }
+
+    #[test]
+    fn a_negative_number_is_the_value_of_the_argument_before_it() {
+        let joined = |line: &str| with_negative_values(&command(), &words(line));
+        assert_eq!(joined("--output -1s --check -.5"), words("--output=-1s --check -.5"));
+        assert_eq!(joined("--output=x -1 -o -1 --output --check"), words("--output=x -1 -o -1 --output --check"));
+        assert_eq!(joined("--eta -1 -- --output -1"), words("--eta -1 -- --output -1"));
+        let of_a_program = command().arg(Arg::new("program").num_args(1..).trailing_var_arg(true));
+        let joined = |line: &str| with_negative_values(&of_a_program, &words(line));
+        assert_eq!(joined("--output -1 nice --output -1"), words("--output=-1 nice --output -1"));
+        assert_eq!(joined("--output x nice --output -1"), words("--output x nice --output -1"));
+    }
+
+    #[test]
+    fn a_value_may_have_bytes_that_are_not_utf_8() {
+        use std::os::unix::ffi::OsStringExt;
+        let word = |text: &[u8]| OsString::from_vec(text.to_vec());
+        let (own, job) = split(&command(), &[word(b"-output=\xff"), word(b"--rw=\xff"), word(b"\xff")]);
+        assert_eq!((own, job), (vec![word(b"--output=\xff")], vec![word(b"--rw=\xff"), word(b"\xff")]));
     }
 
     #[test]

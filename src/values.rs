@@ -23,6 +23,7 @@ pub fn percent(text: &str) -> Result<f64, String> {
 /// The expected form of the value.
 pub fn duration(text: &str) -> Result<Duration, String> {
     match units::parse_time_ns(text, TimeUnit::Seconds) {
+        _ if text.trim_start().starts_with('-') => Err(format!("{text:?} is below zero: give at least a millisecond")),
         Ok(0..1_000_000) => Err(format!("{text:?} is too short to measure in: give at least a millisecond")),
         Ok(ns) => Ok(Duration::from_nanos(ns)),
         Err(error) => Err(error.to_string()),
@@ -57,5 +58,8 @@ mod tests {
         assert_eq!(duration("40"), Ok(Duration::from_secs(40)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert!(duration("0").is_err() && duration("soon").is_err());
+        for short in ["-1", " -2s", "0", "1us"] {
+            assert!(duration(short).unwrap_err().contains("at least a millisecond"), "{short}");
+        }
     }
 }

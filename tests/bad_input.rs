@@ -25,6 +25,12 @@ fn what_is_wrong_is_said_in_one_line_and_nothing_is_left() {
         (&["run", "--name=a", "--rw=read", "--directory=gone", "--size=1m"], &["gone"]),
         (&["run", "--readonly", "--name=a", "--rw=write", "--size=1m"], &["a", "--readonly"]),
         (&["run"], &["nothing to run"]),
+        (&["sweep", "--time", "-1"], &["'-1'", "--time", "at least a millisecond"]),
+        (&["sweep", "--precondition-rounds", "-1", "."], &["-1", "--precondition-rounds", "5"]),
+        (&["watch", "/dev/null", "--interval", "-2s"], &["'-2s'", "--interval", "at least a millisecond"]),
+        (&["sweep", "--workload", "."], &["cannot read .: ", "directory"]),
+        (&["sweep", "--workload=unknown.fio,."], &["unknown.fio:1: ", "not the first line of a log"]),
+        (&["sweep", "--axis=bs=8k..4k"], &["--axis bs=8k..4k", "smaller value comes first"]),
         (&["report", "missing.json"], &["missing.json"]),
         (&["report", "bad.fio"], &["bad.fio"]),
         (&["compare", "missing.fio", "bad.fio"], &["missing.fio"]),
@@ -103,6 +109,33 @@ fn names_that_are_not_utf_8_are_taken_as_they_are_or_refused() {
         assert!(said.contains("not UTF-8") && said.trim_end().lines().count() == 1, "{said}");
         assert_eq!(entries(), before);
     }
+}
+
+#[test]
+fn an_option_with_a_value_that_is_not_utf_8_is_not_a_job_file() {
+    use std::os::unix::ffi::OsStrExt;
+    let directory = directory();
+    for (subcommand, option) in [
+        ("run", &b"--filename=\xff"[..]),
+        ("run", b"-output=\xff"),
+        ("sweep", b"--filename=\xff"),
+        ("compare", b"--filename=\xff"),
+    ] {
+        let option = std::ffi::OsStr::from_bytes(option);
+        let output = plimsoll(directory.path()).arg(subcommand).arg("--name=a").arg(option).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{subcommand}: {said}");
+        let name = option.to_string_lossy();
+        let name = name.split('=').next().unwrap().trim_start_matches('-');
+        assert!(said.contains(name) && said.contains("UTF-8") && said.lines().count() == 1, "{subcommand}: {said}");
+        assert!(names(directory.path()).is_empty());
+    }
+    // A path of the program's own may have any bytes, whichever way it is given.
+    let saved = std::ffi::OsStr::from_bytes(b"--save=r\xff.json");
+    let sweep = ["sweep", "--engine=null", "--size=1m", "--iodepth=1..1", "--time=1s", "--no-files"];
+    let output = plimsoll(directory.path()).args(sweep).arg(saved).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(directory.path().join(std::ffi::OsStr::from_bytes(b"r\xff.json")).exists());
 }
 
 #[test]

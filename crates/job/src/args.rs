@@ -1,6 +1,6 @@
 //! fio's command line: flags for the run, options of jobs, and job files, in any order.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use measure::units::{self, TimeUnit};
@@ -461,6 +461,9 @@ pub fn parse_command_line(arguments: &[OsString]) -> Result<Invocation, Error> {
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let Some(text) = argument.to_str() else {
+            if argument.as_encoded_bytes().starts_with(b"-") {
+                return Err(not_utf8(argument));
+            }
             invocation.files.push(argument.into());
             continue;
         };
@@ -503,6 +506,15 @@ pub fn parse_command_line(arguments: &[OsString]) -> Result<Invocation, Error> {
 
 fn wrong(what: String) -> Error {
     Error::new(&Place::CommandLine, what)
+}
+
+/// The error of an option with bytes that are not UTF-8: in its value, or in its name.
+fn not_utf8(argument: &OsStr) -> Error {
+    let text = argument.to_string_lossy();
+    match text.split_once('=') {
+        Some((name, value)) => wrong(format!("{name}: the value {value} is not UTF-8")),
+        None => wrong(format!("unknown option {text}")).hint("its name is not UTF-8"),
+    }
 }
 
 fn next_value(name: &str, next: Option<&OsString>) -> Result<String, Error> {

@@ -142,7 +142,9 @@ impl<R: BufRead> Reader<R> {
             index: HashMap::new(),
         };
         // A line that is too long is not the first line of a log either.
-        let _too_long = reader.next_line();
+        if let Err(error @ Error::Read { .. }) = reader.next_line() {
+            return Err(error);
+        }
         let is_text = std::str::from_utf8(&reader.text).map_or_else(|error| error.error_len().is_none(), |_| true);
         // The magic of blktrace's records, in either byte order.
         let is_trace = reader.text.starts_with(&[7, b't', b'a', b'e']) || reader.text.starts_with(b"eat\x07");
