@@ -2,12 +2,17 @@
 //!
 //! Field docs name the fio option where the names differ. All sizes are bytes, all times nanoseconds.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use measure::{Direction, PerDirection};
 
 use crate::threads::Recording;
+
+mod files;
+mod verify;
+
+pub use files::{Fadvise, Fallocate, FileLock, FileService, Files, OpenSync};
+pub use verify::{Verify, VerifyKind, VerifyPattern, VerifyPolicy, VerifyTrims};
 
 /// The jobs that a job file and a command line ask for, ready to run.
 #[derive(Clone, Debug, Default)]
@@ -172,124 +177,6 @@ pub struct Zones {
     pub range: u64,
     /// Bytes skipped between zones.
     pub skip: u64,
-}
-
-/// `file_service_type`: the rule that chooses the next file.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum FileService {
-    /// The next file is chosen at random.
-    Random,
-    /// The files are served in turn.
-    RoundRobin,
-    /// The next file is served when the present one is finished.
-    Sequential,
-    /// The next file is chosen by a distribution over the files.
-    Distributed(Distribution),
-}
-
-/// `fallocate=`: the call that reserves space when files are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fallocate {
-    /// `none`: reserve no space.
-    None,
-    /// Space is reserved by posix_fallocate(3).
-    Posix,
-    /// Space is reserved by fallocate(2) with FALLOC_FL_KEEP_SIZE.
-    Keep,
-    /// The file gets its size from ftruncate(2).
-    Truncate,
-    /// fallocate(2) where the file system has it, nothing elsewhere (the default).
-    Native,
-}
-
-/// `fadvise_hint=`: the advice that posix_fadvise(2) gives to the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fadvise {
-    /// The kernel gets no advice.
-    None,
-    /// The advice is RANDOM or SEQUENTIAL, as the workload is (the default).
-    Workload,
-    /// The advice is POSIX_FADV_SEQUENTIAL.
-    Sequential,
-    /// The advice is POSIX_FADV_RANDOM.
-    Random,
-}
-
-/// The files of a job, and the way they are made and opened.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Files {
-    /// `filename`, split at unescaped colons; empty: names are made by `filename_format`.
-    pub names: Vec<String>,
-    /// `directory`, split at colons; clones take them in turn.
-    pub directories: Vec<String>,
-    /// `filename_format`: the form of names that are made; default `$jobname.$jobnum.$filenum`.
-    pub format: String,
-    /// `unique_filename`: where `format` makes the names, each rank of a run has names that no other rank has.
-    pub unique: bool,
-    /// `opendir`: use all files below this directory.
-    pub opendir: Option<String>,
-    /// `nrfiles`: number of files of each clone.
-    pub count: u32,
-    /// `openfiles`: number of files open at the same time; None: all.
-    pub open: Option<u32>,
-    /// `file_service_type`: the rule that chooses the next file.
-    pub service: FileService,
-    /// Ops on a file before the next is chosen (`:N` of `file_service_type`).
-    pub service_ops: u32,
-    /// `fallocate`: the call that reserves space when files are made.
-    pub fallocate: Fallocate,
-    /// `fadvise_hint`: the advice that posix_fadvise(2) gives to the kernel.
-    pub fadvise: Fadvise,
-    /// `create_on_open`: files are made when first opened, not laid out before.
-    pub create_on_open: bool,
-    /// `create_only`: lay out, then end.
-    pub create_only: bool,
-    /// `create_fsync`: sync files after layout.
-    pub create_fsync: bool,
-    /// `allow_file_create`: make files that do not exist.
-    pub allow_create: bool,
-    /// `unlink`: remove the files when the job is done.
-    pub unlink: bool,
-    /// `unlink_each_loop`: remove the files after each loop.
-    pub unlink_each_loop: bool,
-    /// `file_append`: start at the end of the file.
-    pub append: bool,
-    /// `overwrite`: lay out files before writing them.
-    pub overwrite: bool,
-    /// `invalidate`: drop the files' pages from the page cache before the run.
-    pub invalidate: bool,
-    /// `pre_read`: read the files into the page cache before the run.
-    pub pre_read: bool,
-    /// `direct` (or `buffered=0`): bypass the page cache (O_DIRECT).
-    pub direct: bool,
-    /// `sync`: open the files for synchronous writes (O_SYNC or O_DSYNC).
-    pub sync: OpenSync,
-    /// `lockfile`: lock the files during ops.
-    pub lock: FileLock,
-}
-
-/// `sync=`: flags of open(2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum OpenSync {
-    /// Neither O_SYNC nor O_DSYNC.
-    #[default]
-    None,
-    /// O_SYNC: each write stores its data and all metadata.
-    Sync,
-    /// O_DSYNC: each write stores its data, and the metadata needed to read them.
-    Dsync,
-}
-
-/// `lockfile=`: the lock on a file during ops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum FileLock {
-    /// `none`: clones take no lock.
-    #[default]
-    None,
-    /// `exclusive`: one clone at a time uses the file.
-    Exclusive,
-    /// Many readers or one writer use the file at a time.
-    ReadWrite,
 }
 
 /// `iodepth` and batching, in ops.
@@ -642,102 +529,6 @@ pub struct Syncs {
     pub fsync_on_close: bool,
 }
 
-/// `verify=`: how a block proves itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VerifyKind {
-    /// A header and a CRC-32C of the rest.
-    Crc32c,
-    /// CRC-64 (ECMA).
-    Crc64,
-    /// CRC-32 (ISO).
-    Crc32,
-    /// CRC-16.
-    Crc16,
-    /// CRC-7.
-    Crc7,
-    /// xxHash, 32 bits.
-    Xxhash,
-    /// MD5.
-    Md5,
-    /// SHA-1.
-    Sha1,
-    /// SHA-256.
-    Sha256,
-    /// SHA-512.
-    Sha512,
-    /// SHA-3 of 224, 256, 384 or 512 bits.
-    Sha3(u16),
-    /// Only the header is checked (`verify=meta` of old: header with offset, seed, time).
-    HeaderOnly,
-    /// `verify_pattern` without `verify`: the pattern behind a header.
-    PatternHeader,
-    /// `verify=pattern`: nothing but the pattern.
-    PatternOnly,
-    /// `verify=null`: every block passes.
-    Null,
-}
-
-/// `verify` and its companions: the way that blocks are stamped, read back and checked.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Verify {
-    /// `verify`: the proof that a block carries.
-    pub kind: VerifyKind,
-    /// `do_verify`: read back after writing.
-    pub enabled: bool,
-    /// `verify_fatal`: stop at the first mismatch.
-    pub fatal: bool,
-    /// `verify_dump`: write the differing blocks to files.
-    pub dump: bool,
-    /// `verify_pattern`: content of the blocks.
-    pub pattern: VerifyPattern,
-    /// `verify_backlog`: number of writes after which blocks are verified; 0: after all writes.
-    pub backlog: u64,
-    /// `verify_backlog_batch`: number of blocks to verify then; 0: as `backlog`.
-    pub backlog_batch: u64,
-    /// `verify_interval`: bytes covered by a header; 0: a whole block.
-    pub interval: u64,
-    /// `verify_pattern_interval`: bytes after which the pattern begins anew, `%o` being the offset of that place; 0: a
-    /// whole block.
-    pub pattern_interval: u64,
-    /// `verify_offset`: place of the header in the interval.
-    pub header_offset: u64,
-    /// `verify_only`: write nothing, check the blocks that an earlier run wrote.
-    pub only: bool,
-    /// `verifysort`: read back in order of offset.
-    pub sorted: bool,
-    /// `verify_write_sequence`: check the write's sequence number too.
-    pub write_sequence: bool,
-    /// `verify_header_seed`: check the seed of the content in the header too.
-    pub header_seed: bool,
-    /// `experimental_verify`: regenerate the op stream instead of remembering it.
-    pub regenerate: bool,
-    /// `verify_state_save`: keep in a file which writes have ended.
-    pub saves_state: bool,
-    /// `verify_state_load`: check only the writes that such a file says have ended.
-    pub loads_state: bool,
-    /// `verify_policy`: the writes that the file counts.
-    pub policy: VerifyPolicy,
-    /// True if reads bring back what was written. The engine decides: with some, there is nothing to compare.
-    pub compares: bool,
-    /// `trim_percentage` and its companions: trims among the writes.
-    pub trims: VerifyTrims,
-    /// `--aux-path`: directory of the file; None: the working directory.
-    pub state_directory: Option<PathBuf>,
-}
-
-/// The written blocks that a verifying job trims again, and when.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VerifyTrims {
-    /// `trim_percentage`: of 100 blocks that were written, how many are trimmed; 0: none.
-    pub percent: u32,
-    /// `trim_backlog`: number of writes after which blocks are trimmed; 0: after all writes.
-    pub backlog: u64,
-    /// `trim_backlog_batch`: most blocks that are trimmed then; 0: as `backlog`.
-    pub batch: u64,
-    /// `trim_verify_zero`: trimmed blocks are read back, and must hold zeroes.
-    pub must_be_zero: bool,
-}
-
 /// `numa_mem_policy`: the NUMA nodes that give a clone its memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MemoryPolicy {
@@ -752,25 +543,6 @@ pub enum MemoryPolicy {
     Bind(Vec<u32>),
     /// These nodes, page by page.
     Interleave(Vec<u32>),
-}
-
-/// `verify_policy`: the writes that a verify state counts as ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum VerifyPolicy {
-    /// Every write that has succeeded.
-    #[default]
-    Completed,
-    /// Every write that has succeeded and was synced afterwards.
-    Fsynced,
-}
-
-/// A pattern of `verify_pattern` or `buffer_pattern`, which may refer to the block's offset (`%o`).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VerifyPattern {
-    /// The bytes, repeated over the block.
-    pub bytes: Vec<u8>,
-    /// Positions in `bytes` at which the block's offset stands as 8 bytes, little-endian (`%o`).
-    pub offset_at: Vec<usize>,
 }
 
 /// Recording of ops into a log, and replay of a log.
