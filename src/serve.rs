@@ -521,6 +521,7 @@ fn serve_metrics(control: &Control, address: SocketAddr) -> anyhow::Result<Http>
 fn ready(control: &Control, server: Option<&Server>, http: Option<&Http>) -> String {
     let target = control.target();
     let devices = target.devices();
+    let described = control.call("nvmf_get_subsystems", None).unwrap_or_default();
     let mut lines = vec![format!("plimsoll serve: ready, process {}", std::process::id())];
     for subsystem in target.subsystems() {
         let on: Vec<String> = subsystem.listeners.iter().map(Portal::to_string).collect();
@@ -533,9 +534,10 @@ fn ready(control: &Control, server: Option<&Server>, http: Option<&Http>) -> Str
                 lines.push(format!("  {nsid:>3}  {name:<12} {size:>10}, blocks of {}, {kind}", device.block_bytes));
             }
         }
+        let proof = Proof::of(&subsystem, &described);
         for transport in [TransportType::Tcp, TransportType::Rdma] {
             if let Some(listener) = subsystem.listeners.iter().find(|portal| portal.transport == transport) {
-                lines.extend(how_to_connect(&subsystem, *listener));
+                lines.extend(how_to_connect(&subsystem, &proof, *listener));
             }
         }
     }
@@ -558,7 +560,33 @@ fn who(subsystem: &SubsystemInfo) -> String {
     }
 }
 
-fn how_to_connect(subsystem: &SubsystemInfo, listener: Portal) -> Vec<String> {
+/// The options by which a host says who it is, and proves it: those of `nvme connect`, and those of the engine.
+#[derive(Default)]
+struct Proof {
+    linux: String,
+    here: String,
+}
+
+impl Proof {
+    /// The proof of the first host that the subsystem lists. `described`: the result of `nvmf_get_subsystems`.
+    fn of(subsystem: &SubsystemInfo, described: &Value) -> Proof {
+        if subsystem.spec.allow_any_host {
+            return Proof::default();
+        }
+        let host = subsystem.hosts.first().map_or("NQN", String::as_str);
+        let named = |list: &Value, nqn: &str| list.as_array()?.iter().find(|one| one["nqn"] == nqn).cloned();
+        let listed = named(described, &subsystem.spec.nqn).and_then(|subsystem| named(&subsystem["hosts"], host));
+        let has = |key: &str| listed.as_ref().is_some_and(|host| host[key].is_string());
+        let mut proof = Proof { linux: format!(" -q {host}"), here: format!(" --hostnqn={host}") };
+        if has("dhchap_key") {
+            proof.linux += " --dhchap-secret=KEY";
+            proof.here += " --dhchap_key=FILE";
+        }
+        proof
+    }
+}
+
+fn how_to_connect(subsystem: &SubsystemInfo, proof: &Proof, listener: Portal) -> Vec<String> {
     let Portal { transport, address } = listener;
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip.to_string(),
@@ -567,16 +595,16 @@ fn how_to_connect(subsystem: &SubsystemInfo, listener: Portal) -> Vec<String> {
     let (port, nqn) = (address.port(), &subsystem.spec.nqn);
     let family = if address.is_ipv4() { "ipv4" } else { "ipv6" };
     let nsid = subsystem.namespaces.first().map_or(1, |namespace| namespace.nsid);
-    let tls =
-        if subsystem.secured.contains(&listener) { [" --tls", " --tls_key=FILE --hostnqn=NQN"] } else { ["", ""] };
+    let tls = if subsystem.secured.contains(&listener) { [" --tls", " --tls_key=FILE"] } else { ["", ""] };
+    let Proof { linux, here } = proof;
     if transport == TransportType::Rdma {
-        return vec![format!("Linux:   nvme connect -t rdma -a {ip} -s {port} -n {nqn}")];
+        return vec![format!("Linux:   nvme connect -t rdma -a {ip} -s {port} -n {nqn}{linux}")];
     }
     vec![
-        format!("Linux:   nvme connect -t tcp -a {ip} -s {port} -n {nqn}{}", tls[0]),
+        format!("Linux:   nvme connect -t tcp -a {ip} -s {port} -n {nqn}{linux}{}", tls[0]),
         format!(
             "Here:    plimsoll run --name=try --ioengine=nvme_tcp --rw=randread --bs=4k --iodepth=32 --time_based \
-             --runtime=10 --filename='trtype=tcp adrfam={family} traddr={ip} trsvcid={port} subnqn={nqn} ns={nsid}'{}",
+             --runtime=10 --filename='trtype=tcp adrfam={family} traddr={ip} trsvcid={port} subnqn={nqn} ns={nsid}'{here}{}",
             tls[1]
         ),
     ]

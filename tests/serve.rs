@@ -7,6 +7,7 @@ use common::*;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -40,19 +41,22 @@ fn what_is_given_in_one_line_is_served_and_says_how_to_use_it() {
     ] {
         assert!(said.contains(part), "{part:?} is not in\n{said}");
     }
-    // The command that it says to type here works as it stands, if not for ten seconds.
-    let line = served.said.iter().find_map(|line| line.strip_prefix("Here:")).expect("a line to type");
-    let short = format!("{line} --time_based=0 --number_ios=1000 --output-format=json")
-        .replace("plimsoll", env!("CARGO_BIN_EXE_plimsoll"));
-    let output = Command::new("bash").args(["-c", &short]).current_dir(place.path()).output().expect("bash");
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(json(&output)["jobs"][0]["read"]["total_ios"], 1000);
-
+    works_as_it_stands(&served, place.path(), |line| line.into());
     for nsid in [2, 3] {
         succeed(place.path(), &[&VERIFY[..], &[&served.filename(nsid)]].concat());
     }
     assert_eq!(std::fs::metadata(place.path().join("disk.img")).expect("created").len(), 32 << 20);
     served.end();
+}
+
+/// The command that the target says to type here works, if not for ten seconds. `fill`: puts files in their place.
+fn works_as_it_stands(served: &Served, place: &Path, fill: impl Fn(&str) -> String) {
+    let line = served.said.iter().find_map(|line| line.strip_prefix("Here:")).expect("a line to type");
+    let short = format!("{} --time_based=0 --number_ios=1000 --output-format=json", fill(line))
+        .replace("plimsoll", env!("CARGO_BIN_EXE_plimsoll"));
+    let output = Command::new("bash").args(["-c", &short]).current_dir(place).output().expect("bash");
+    assert!(output.status.success(), "{short}: {}", stderr(&output));
+    assert_eq!(json(&output)["jobs"][0]["read"]["total_ios"], 1000);
 }
 
 #[test]
@@ -231,6 +235,8 @@ fn only_hosts_that_are_named_get_in() {
         let arguments = ["--name=x", "--ioengine=nvme_tcp", "--rw=read", "--bs=4k", "--number_ios=8", "--eta=never"];
         run(place.path(), &[&["run"], &arguments[..], &[&hostnqn, &namespace]].concat())
     };
+    works_as_it_stands(&served, place.path(), |line| line.into());
+    assert!(served.said.iter().any(|line| line.ends_with(&format!("-n {NQN} -q {ours}"))), "{:?}", served.said);
     assert!(load(ours).status.success(), "{}", stderr(&load(ours)));
     let output = load(theirs);
     assert!(!output.status.success(), "{}", stdout(&output));
@@ -256,6 +262,9 @@ fn hosts_with_keys_prove_themselves_and_the_target_to_them() {
     let host = "nqn.2016-06.io.spdk:ours";
     let arguments = ["--null", "1g", "--allow-host", host, "--dhchap-key", &ours, "--dhchap-ctrlr-key", &back];
     let served = Served::one_line(place.path(), &arguments);
+    works_as_it_stands(&served, place.path(), |line| line.replace("=FILE", &format!("={ours}")));
+    let secret = format!("-q {host} --dhchap-secret=KEY");
+    assert!(served.said.iter().any(|line| line.ends_with(&secret)), "{:?}", served.said);
     let namespace = served.filename(1);
     let load = |keys: &[&str]| {
         let arguments = ["--name=x", "--ioengine=nvme_tcp", "--rw=read", "--bs=4k", "--number_ios=8", "--eta=never"];
