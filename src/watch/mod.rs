@@ -89,6 +89,13 @@ fn command() -> Command {
 
 fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let root: &PathBuf = matches.get_one("sysroot").expect("has a default");
+    let prometheus = matches.get_one::<String>("prometheus").map(String::as_str);
+    let traces = matches.get_flag("trace");
+    ensure!(
+        !traces || root == Path::new("/"),
+        "--trace: the tracepoints are those of this kernel: leave --sysroot out"
+    );
+    ensure!(!traces || prometheus != Some("-"), "--trace: a single look at counters has no time to trace: give a port");
     let diskstats = root.join("proc/diskstats");
     let disks = std::fs::read_to_string(&diskstats)
         .with_context(|| format!("cannot read {} (is proc mounted there?)", diskstats.display()))?;
@@ -106,15 +113,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     };
     let against = matches.get_one::<PathBuf>("against").map(|path| Against::read(path, &host, &wanted)).transpose()?;
     let interval = *matches.get_one::<Duration>("interval").expect("has a default");
-    let prometheus = matches.get_one::<String>("prometheus").map(String::as_str);
-    let traced = match matches.get_flag("trace") {
-        true => {
-            ensure!(root == Path::new("/"), "--trace: the tracepoints are those of this kernel: leave --sysroot out");
-            ensure!(prometheus != Some("-"), "--trace: a single look at counters has no time to trace: give a port");
-            Some(TracedDisks::start(&host, &wanted)?)
-        }
-        false => None,
-    };
+    let traced = if traces { Some(TracedDisks::start(&host, &wanted)?) } else { None };
     let view = View {
         traced,
         state: Mutex::new(Watcher::new(host, wanted)),
