@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -11,6 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use measure::schema::{Document, Ended, RunResult};
 use report::html::{self, NamedDocument};
 use report::text::Style;
+use sys::file;
 use sys::replace::{partial, replace};
 
 /// The style of standard output: coloured and as wide as the terminal, plain where it is none or NO_COLOR is set.
@@ -193,13 +194,12 @@ pub fn try_apart(outputs: &[&Path], inputs: impl IntoIterator<Item = PathBuf>) -
             path.display()
         );
     }
-    let identity = |path: &Path| std::fs::metadata(path).ok().map(|there| (there.dev(), there.ino()));
-    let there: Vec<_> = files.iter().filter_map(|path| Some((path, identity(path)?))).collect();
+    let there: Vec<_> = files.iter().filter_map(|path| Some((path, file::identity(path)?))).collect();
     if there.is_empty() {
         return Ok(());
     }
     for input in inputs {
-        let Some(same) = identity(&input) else { continue };
+        let Some(same) = file::identity(&input) else { continue };
         if let Some((path, _)) = there.iter().find(|(_, other)| *other == same) {
             bail!(
                 "cannot write {}: this command reads or measures {}, which the result would replace: name another file",

@@ -6,6 +6,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::file;
+
 /// A device number, as stat(2) gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Device {
@@ -77,8 +79,7 @@ pub fn users_of(path: &Path) -> Vec<String> {
     if metadata.file_type().is_block_device() {
         return users(path);
     }
-    let is_it =
-        |other: &Path| fs::metadata(other).is_ok_and(|m| (m.dev(), m.ino()) == (metadata.dev(), metadata.ino()));
+    let is_it = |other: &Path| file::identity(other) == Some((metadata.dev(), metadata.ino()));
     let swap = swap_paths().iter().any(|path| is_it(path)).then(|| "active swap space".to_string());
     let loops = loop_backing_files().into_iter().filter(|(path, _)| is_it(path));
     swap.into_iter().chain(loops.map(|(_, name)| format!("the file behind /dev/{name}"))).collect()

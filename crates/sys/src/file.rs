@@ -7,6 +7,7 @@ use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -380,6 +381,11 @@ pub struct Space {
     pub kind: i64,
     /// True if the file system is mounted read-only.
     pub read_only: bool,
+}
+
+/// Device and inode of the file at `path`, the same by whatever name it is reached (stat(2)). None if it is not there.
+pub fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|there| (there.dev(), there.ino()))
 }
 
 /// Room on the file system that holds `path`.

@@ -83,15 +83,17 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
 
 /// Refuses a log of `write_iolog` in the place of a file that the plan reads or measures, or of a device.
 fn check_recordings(plan: &Plan) -> Result<(), Error> {
-    let identity = |path: &Path| fs::metadata(path).ok().map(|there| (there.dev(), there.ino()));
     let mut used = None;
     for job in &plan.jobs {
         for log in (0..job.process.clones.max(1)).filter_map(|clone| job.iolog.log_of(clone)) {
             let used = used.get_or_insert_with(|| paths_of(plan));
-            let there = identity(Path::new(&log));
+            let there = file::identity(Path::new(&log));
             let what = if fs::metadata(&log).is_ok_and(|there| there.file_type().is_block_device()) {
                 "write_iolog would write over the device"
-            } else if used.iter().any(|path| path == Path::new(&log) || there.is_some() && identity(path) == there) {
+            } else if used
+                .iter()
+                .any(|path| path == Path::new(&log) || there.is_some() && file::identity(path) == there)
+            {
                 "write_iolog would replace a file that a job uses,"
             } else {
                 continue;

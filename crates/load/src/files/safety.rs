@@ -4,10 +4,10 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use job::Job;
-use sys::block;
+use sys::{block, file};
 
 use crate::engine::devices;
 use crate::{Error, ErrorKind};
@@ -20,12 +20,11 @@ pub(super) struct Precious {
 
 impl Precious {
     pub(super) fn of_host() -> Precious {
-        let identity = |path: &PathBuf| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
         Precious {
-            swaps: block::swap_paths().iter().filter_map(identity).collect(),
+            swaps: block::swap_paths().iter().filter_map(|path| file::identity(path)).collect(),
             loops: block::loop_backing_files()
                 .into_iter()
-                .filter_map(|(p, name)| Some((identity(&p)?, name)))
+                .filter_map(|(path, name)| Some((file::identity(&path)?, name)))
                 .collect(),
         }
     }
