@@ -49,6 +49,12 @@ pub enum Error {
         /// The fault of the log.
         what: String,
     },
+    /// The log has no request.
+    #[error("{log}: no request to replay")]
+    NoRequest {
+        /// Name of the log.
+        log: String,
+    },
     /// The log cannot be read.
     #[error("cannot read {log}: {source}")]
     Read {

@@ -19,9 +19,6 @@ use crate::workload::{Op, OpKind};
 /// A recording has this many requests at most: they are kept in memory.
 const REQUESTS_MOST: usize = 8_000_000;
 
-/// The error of a log without requests.
-pub const NO_REQUEST: &str = "no request to replay";
-
 /// The moment from which the pause before a request counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
@@ -63,8 +60,7 @@ pub struct Recording {
 impl Recording {
     /// A recording without requests.
     pub fn new(since: Since) -> Recording {
-        let (threads, files, idle_files) = Default::default();
-        Recording { threads, since, files, idle_files, duration_ns: 0, recorded: 0 }
+        Recording { threads: Vec::new(), since, files: Vec::new(), idle_files: Vec::new(), duration_ns: 0, recorded: 0 }
     }
 
     /// The recording that logs make: the threads that their lines name, and one of each log without names. Requests
@@ -133,7 +129,7 @@ impl Recording {
     pub fn checked(mut self, log: &str) -> Result<Recording, Error> {
         self.threads.retain(|thread| !thread.is_empty());
         match self.threads.is_empty() {
-            true => Err(Error::Whole { log: log.into(), what: NO_REQUEST.into() }),
+            true => Err(Error::NoRequest { log: log.into() }),
             false => Ok(self),
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use job::blktrace;
 use job::iolog::FileUse;
 use job::job::{Iolog, Replayed};
-use job::threads::{NO_REQUEST, Recording, Since};
+use job::threads::{Recording, Since};
 use job::workload::OpKind;
 use measure::figures::{count, nanoseconds, plain};
 use measure::verdict::{self, Verdict};
@@ -219,7 +219,7 @@ fn read(
         .collect::<Result<Vec<_>, Error>>()?;
     let mut recording = Recording::of_logs(logs, options, depth.unwrap_or(1), cut_ns).map_err(|error| Error {
         hint: match &error {
-            job::iolog::Error::Whole { what, .. } if what == NO_REQUEST => {
+            job::iolog::Error::NoRequest { .. } => {
                 "trap --trace records requests that name their offset (pread, libaio, io_uring), not read(2) and write(2)"
             }
             _ => "",
