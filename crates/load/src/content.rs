@@ -86,9 +86,11 @@ impl Filler {
     pub fn for_layout(job: &Job, clone: u32) -> Filler {
         let mut filler = Filler::for_job(job, clone);
         filler.random = Random::new(mix(clone_seed_of(job, clone) ^ LAYOUT));
-        if let Kind::Fresh(fresh) = &mut filler.kind {
-            // The job is to write the blocks of the set.
-            fresh.unique = u64::MAX >> 1;
+        if let Kind::Fresh(fresh) = &mut filler.kind
+            && let Some((set, _)) = &fresh.set
+        {
+            // The job is to write the blocks of the set: the layout goes on behind them.
+            fresh.unique = set.blocks;
         }
         filler
     }
@@ -211,9 +213,7 @@ impl Fresh {
             self.body.fill(&mut Random::new(seed), block);
         }
     }
-}
 
-impl Fresh {
     /// The seed of a block that repeats nothing.
     fn next_unique(&mut self, random: &mut Random) -> u64 {
         let number = self.unique;

@@ -344,7 +344,9 @@ impl<F: Form> Engine for Ringed<F> {
                 return Queued::Done(Completion { slot: request.slot, result });
             }
         }
-        self.since_forced = if to_worker { 0 } else { self.since_forced.wrapping_add(1) };
+        if self.force_async > 0 {
+            self.since_forced = if to_worker { 0 } else { self.since_forced + 1 };
+        }
         self.queued += 1;
         if self.sqpoll {
             self.in_flight += 1; // the polling thread may have taken it already

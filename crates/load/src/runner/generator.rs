@@ -286,7 +286,7 @@ impl<T: Traffic> Generator<'_, T> {
             let (op, due) = match (at_once, state.pending.take()) {
                 (Some(op), _) => (op, self.gear.timing.due(&op)),
                 (None, Some(pending)) => pending,
-                (None, None) => match self.drawn(state.now) {
+                (None, None) => match self.drawn(state.now, wanted) {
                     Next::Op(op) => (op, self.gear.timing.due(&op)),
                     Next::At(after_ns, op) => (op, self.gear.timing.started_at() + after_ns),
                     next @ (Next::Drain | Next::Pass) => {
@@ -338,9 +338,9 @@ impl<T: Traffic> Generator<'_, T> {
 
     /// The next step; reading back is timed apart from the workload.
     #[inline]
-    fn drawn(&mut self, now: u64) -> Next {
+    fn drawn(&mut self, now: u64, wanted: Option<Direction>) -> Next {
         self.traffic.look_at_clock(now.saturating_sub(self.gear.timing.started_at()));
-        let next = self.traffic.next(self.gear.timing.wanted(now));
+        let next = self.traffic.next(wanted);
         if self.traffic.is_verifying() != self.gear.recorder.is_verifying() {
             self.gear.recorder.switch(now);
         }

@@ -732,39 +732,43 @@ impl<'a> Files<'a> {
             row.is_some_and(|(&(other, _), &end)| other == kind && number < end)
         };
         // A name that was there before this run stays, unless an earlier phase of the run made it.
-        let mut ours = earlier.clone();
+        let mut rows = earlier.clone();
         for kind in [Population::Files, Population::Symlinks, Population::Links, Population::Directories] {
-            let made = self.population(kind).ours();
-            ours.push((kind, made));
+            rows.push((kind, self.population(kind).ours()));
         }
-        for (kind, number) in ours.into_iter().flat_map(|(kind, range)| range.map(move |number| (kind, number))) {
+        for (kind, number) in rows.into_iter().flat_map(|(kind, row)| row.map(move |number| (kind, number))) {
             let before = earlier.iter().any(|(other, range)| *other == kind && range.contains(&number));
             if !before && is_foreign(kind, number) {
                 continue;
             }
             match kind {
-                Population::Files => {
-                    // An operation that was broken off may have left another name.
-                    let object = self.object();
-                    let other = if object == Object::File { Object::Renamed } else { Object::File };
-                    for object in [object, other, Object::Temporary] {
-                        match self.fs.unlink(self.names.path(object, number)) {
-                            // A phase may have renamed the file, and a later one made another of its first name.
-                            Ok(()) if before => {}
-                            Ok(()) => break,
-                            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
-                            Err(error) if first.is_ok() => {
-                                first = Err(Failure { call: Call::Unlink, error, path: self.names.last() });
-                            }
-                            Err(_) => {}
-                        }
-                    }
-                }
+                // A phase may have renamed the file, and a later one made another of its first name.
+                Population::Files => first = first.and(self.remove_file(number, before)),
                 // A failure leaves the directory there.
                 Population::Symlinks => drop(self.fs.unlink(self.names.path(Object::Symlink, number))),
                 Population::Links => drop(self.fs.unlink(self.names.path(Object::Link, number))),
                 // A failure leaves its parent there.
                 Population::Directories => drop(self.fs.rmdir(self.names.path(Object::Directory, number))),
+            }
+        }
+        first
+    }
+
+    /// Removes file `number` under the first of its names that is there, or under all of them.
+    fn remove_file(&mut self, number: u64, all: bool) -> Result<(), Failure> {
+        let mut first = Ok(());
+        // An operation that was broken off may have left another name.
+        let object = self.object();
+        let other = if object == Object::File { Object::Renamed } else { Object::File };
+        for object in [object, other, Object::Temporary] {
+            match self.fs.unlink(self.names.path(object, number)) {
+                Ok(()) if all => {}
+                Ok(()) => break,
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+                Err(error) if first.is_ok() => {
+                    first = Err(Failure { call: Call::Unlink, error, path: self.names.last() });
+                }
+                Err(_) => {}
             }
         }
         first
