@@ -33,6 +33,7 @@ test: ## install the programs that are missing, build everything, run every test
 .PHONY: ci
 ci: ## lint and test; the last line counts both
 	tests/needs lint test
+	$(MAKE) --no-print-directory test-loom
 	@failed=0; tests/run-lint || failed=$$?; LINT_FAILED=$$failed tests/run-all
 
 .PHONY: coverage
@@ -43,8 +44,14 @@ coverage: ## the intervals on synthetic truth: sweeps with a known load line (15
 	HISTORY_RUNS=10000 $(CARGO) test --locked -p measure --release --lib change:: -- --nocapture
 
 .PHONY: test-loom
-test-loom: ## every interleaving of the queues of guasi
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --locked -p guasi --release --lib
+test-loom: ## every interleaving of the queues of guasi, and of its workers, signals and cancellations: seconds once built
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom timeout 600 $(CARGO) test --locked -p guasi --release --lib
+
+.PHONY: test-stress
+test-stress: ## six minutes of cancelled calls in guasi, and its C programs under ThreadSanitizer
+	for run in 1 2 3 4 5 6; do \
+		GUASI_STRESS_SECONDS=60 timeout 120 $(CARGO) test --locked -p guasi --test api sixteen_blocked -- --nocapture; done
+	$(CARGO) test --locked -p guasi --test c_abi thread_sanitizer
 
 .PHONY: test-guest
 test-guest: ## kernels of Debian as hosts, as a target and with emulated drives, all of it: some minutes of emulation, less with KVM

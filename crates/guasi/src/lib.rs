@@ -22,6 +22,7 @@ mod fork;
 mod handover;
 mod interrupt;
 mod list;
+mod phase;
 mod pool;
 mod request;
 mod results;

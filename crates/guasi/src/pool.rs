@@ -4,17 +4,18 @@
 //! now and then; and the overseer. The overseer is a thread that exists only while there is a backlog or a call to
 //! break off, for the case that every worker is blocked and nobody submits.
 
+use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use std::{io, ptr};
 
 use pace::Poll;
 use sys::clock::monotonic_ns;
 
 use crate::core::Core;
+use crate::phase::{Phase, Wish};
 use crate::request::{Request, Status};
 use crate::sizing::{FRESH_NS, Load, Sizing};
 use crate::watch::Watch;
@@ -42,18 +43,10 @@ type Worker = Sleeper<Facts>;
 pub(crate) struct Facts {
     /// When the current function began; 0 between functions.
     started_ns: AtomicU64,
-    current: AtomicPtr<Request>,
-    phase: AtomicU32,
+    phase: Phase<Request>,
     thread: AtomicU64,
     handle: Mutex<Option<JoinHandle<()>>>,
 }
-
-// The phases of a worker. A signal must hit the call that it is meant for and no later one. So a worker cannot leave a
-// call while another thread signals it, and it swallows the signal before it goes on.
-const BETWEEN: u32 = 0;
-const IN_CALL: u32 = 1;
-const SIGNALLING: u32 = 2;
-const SIGNALLED: u32 = 3;
 
 /// The workers of a context, their queue, and the overseer.
 pub(crate) struct Pool {
@@ -75,7 +68,7 @@ pub(crate) struct Pool {
     overseer_called: Condvar,
     /// True while the overseer is absent, or will not look for a while.
     overseer_away: AtomicBool,
-    interrupting: AtomicBool,
+    interrupting: Wish,
 }
 
 struct Roster {
@@ -131,7 +124,7 @@ impl Pool {
             overseer: Mutex::default(),
             overseer_called: Condvar::new(),
             overseer_away: AtomicBool::new(true),
-            interrupting: AtomicBool::new(false),
+            interrupting: Wish::default(),
         }
     }
 
@@ -290,10 +283,7 @@ impl Pool {
         let look = |came: &dyn Fn() -> bool| self.watch.look(came);
         let over_limit = |state: &State<Facts>| state.running > self.limit.load(Relaxed);
         let may_end = |state: &mut State<Facts>| state.running + state.idle() > self.min;
-        let begin = |_: &mut State<Facts>, request: *mut Request| {
-            me.about.current.store(request, Release);
-            me.about.phase.store(IN_CALL, Release);
-        };
+        let begin = |_: &mut State<Facts>, request: *mut Request| me.about.phase.enter(request);
         while let Next::Run(request) = self.work.next(me, Some(IDLE), look, over_limit, may_end, begin) {
             self.watch.saw();
             let now_ns = monotonic_ns();
@@ -352,7 +342,7 @@ impl Pool {
         if unsafe { (*request).status() } == Status::Active {
             // SAFETY: by the contract of this function the request is valid.
             unsafe { (*request).cancel_wanted.store(true, SeqCst) };
-            self.interrupting.store(true, SeqCst);
+            self.interrupting.note();
             self.interrupt_wanted();
             self.call_overseer(core);
         }
@@ -365,7 +355,7 @@ impl Pool {
         let mut any = false;
         for worker in &roster.workers {
             any |= worker.about.interrupt_if(|request| {
-                // SAFETY: the worker cannot leave the call meanwhile, so its request is valid.
+                // SAFETY: the worker is held in its call ([`Phase`]), so its request is valid.
                 unsafe { (*request).cancel_wanted.load(SeqCst) }
             });
         }
@@ -416,11 +406,7 @@ impl Pool {
             drop(state);
             let grew = !growth.is_empty();
             let _ = self.grow(core, growth); // no thread to be had: the next tick tries again
-            // The flag comes first: a thread that sets it after this look calls the overseer again.
-            let interrupting = self.interrupting.swap(false, SeqCst) && self.interrupt_wanted();
-            if interrupting {
-                self.interrupting.store(true, SeqCst);
-            }
+            let interrupting = self.interrupting.pursue(|| self.interrupt_wanted());
             quiet = if backlog > 0 || interrupting { Duration::ZERO } else { quiet + tick };
             tick = match (grew, interrupting) {
                 (true, _) => TICK,
@@ -432,7 +418,7 @@ impl Pool {
             if tick > SLOW_TICK {
                 self.overseer_away.store(true, SeqCst);
                 // A thread that came before the flag was up has not called the overseer: it looks once more.
-                if self.work.backlog() > 0 || self.interrupting.load(SeqCst) {
+                if self.work.backlog() > 0 || self.interrupting.is_noted() {
                     self.overseer_away.store(false, SeqCst);
                     tick = TICK;
                     continue;
@@ -510,8 +496,7 @@ impl Facts {
     fn new() -> Facts {
         Facts {
             started_ns: AtomicU64::new(0),
-            current: AtomicPtr::new(ptr::null_mut()),
-            phase: AtomicU32::new(BETWEEN),
+            phase: Phase::new(),
             thread: AtomicU64::new(0),
             handle: Mutex::new(None),
         }
@@ -525,36 +510,18 @@ impl Facts {
     /// Ends a call: from here on no signal for it arrives.
     fn leave_call(&self) {
         self.started_ns.store(0, Relaxed);
-        while self.phase.compare_exchange(IN_CALL, BETWEEN, SeqCst, Acquire).is_err() {
-            if self.phase.load(SeqCst) == SIGNALLED {
-                self.phase.store(BETWEEN, SeqCst);
-                // Any return from the kernel delivers a signal that is still on its way to this thread.
-                std::thread::yield_now();
-                break;
-            }
-            std::hint::spin_loop();
+        if self.phase.leave() {
+            // Any return from the kernel delivers a signal that is still on its way to this thread.
+            std::thread::yield_now();
         }
-        self.current.store(ptr::null_mut(), Release);
     }
 
     /// Signals the worker if it is in a call that fits; true if it was.
     fn interrupt_if(&self, fits: impl Fn(*mut Request) -> bool) -> bool {
-        let mut phase = self.phase.load(SeqCst);
-        if phase == BETWEEN || phase == SIGNALLING {
-            return false;
-        }
-        if self.phase.compare_exchange(phase, SIGNALLING, SeqCst, SeqCst).is_err() {
-            return false;
-        }
-        let wanted = fits(self.current.load(Acquire));
-        if wanted {
-            // SAFETY: this thread keeps the worker's thread in its call, so the worker's thread exists; it is joined
-            // much later.
+        self.phase.interrupt(fits, || {
+            // SAFETY: the worker is held in its call ([`Phase`]), so its thread exists; it is joined much later.
             unsafe { interrupt::interrupt(self.thread.load(Acquire)) };
-            phase = SIGNALLED;
-        }
-        self.phase.store(phase, SeqCst);
-        wanted
+        })
     }
 
     fn join(&self) {
@@ -575,6 +542,8 @@ fn default_stack_bytes() -> usize {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::ptr;
+
     use super::*;
     use crate::call::Call;
 

@@ -1,10 +1,18 @@
-//! The locks and atomics of the queues: those of std, or those of loom when their interleavings are explored (`--cfg
-//! loom`).
+//! The locks and atomics of the queues and of the workers' phases: those of std, or those of loom when their
+//! interleavings are explored (`--cfg loom`).
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicUsize};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
+#[cfg(loom)]
+pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(loom)]
+pub(crate) use loom::thread::yield_now as pause;
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicUsize};
+pub(crate) use std::hint::spin_loop as pause;
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! lost.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use crate::list::Lists;
@@ -85,9 +85,10 @@ impl<T> Work<T> {
         lock(&self.state)
     }
 
-    /// The number of requests that wait, as of a moment ago.
+    /// The number of requests that wait, as of a moment ago. A thread that says "I am away" before this look is seen by
+    /// whoever pushes after it: the look is part of that order (SeqCst), and so is the store of the push.
     pub fn backlog(&self) -> usize {
-        self.backlog.load(Relaxed)
+        self.backlog.load(SeqCst)
     }
 
     /// Queues a request.
@@ -165,7 +166,7 @@ impl<T> Work<T> {
                     looked = true;
                     state.spinning = true;
                     drop(state);
-                    look(&|| self.backlog.load(SeqCst) > 0);
+                    look(&|| self.backlog() > 0);
                     state = self.lock();
                     state.spinning = false;
                     continue;

@@ -156,6 +156,44 @@ fn a_blocked_read_is_cancelled_and_gives_its_buffer_back() {
     }
 }
 
+/// Sixteen calls that block are broken off, again and again, for GUASI_STRESS_SECONDS (1 unless told). A signal that
+/// hits a later call, or a worker between two calls, breaks off the wrong call or ends the process; a signal that is
+/// lost leaves a call blocked for ever.
+#[test]
+fn sixteen_blocked_calls_are_cancelled_in_a_loop() {
+    let seconds = std::env::var("GUASI_STRESS_SECONDS").map_or(1, |text| text.parse().expect("seconds"));
+    let end = std::time::Instant::now() + Duration::from_secs(seconds);
+    let (reader, _writer) = pipe();
+    let guasi = Plain::new(Config { use_ring: false, cancelable: true, ..Config::default() }).unwrap();
+    let mut rounds = 0;
+    while rounds < 10 || std::time::Instant::now() < end {
+        for key in 0..16 {
+            let fd = Arc::clone(&reader);
+            let blocks = move || {
+                let mut byte = 0u8;
+                // SAFETY: the call fills one byte, which this function owns.
+                let result = unsafe { libc::read(std::os::fd::AsRawFd::as_raw_fd(&*fd), (&raw mut byte).cast(), 1) };
+                usize::try_from(result).map_err(|_| std::io::Error::last_os_error())
+            };
+            guasi.call(key, Some(vec![key as u8]), blocks).unwrap();
+        }
+        for key in 0..16 {
+            assert!(guasi.cancel(key).unwrap().is_some());
+        }
+        let done = fetch_all(&guasi, 16);
+        let mut keys: Vec<_> = done.iter().map(|done| done.key).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, (0..16).collect::<Vec<_>>(), "each call has one answer");
+        for done in done {
+            let errno = done.result.unwrap_err().raw_os_error().unwrap();
+            assert!([libc::EINTR, libc::ECANCELED].contains(&errno), "{errno}");
+            assert_eq!(done.buffer, Some(vec![done.key as u8]));
+        }
+        rounds += 1;
+    }
+    println!("{rounds} rounds");
+}
+
 #[test]
 fn dropping_a_busy_context_waits_for_the_kernel() {
     for way in ways() {
