@@ -115,8 +115,10 @@ fn file_word(name: Name) -> u64 {
 }
 
 impl Slot {
+    /// True if the slot's thread is out. FILLING says nothing about it: a thread that claims the slot a moment too late
+    /// finds the next errand there, and puts OUT back.
     fn is_under_way(&self) -> bool {
-        self.state.load(Acquire) == OUT && self.alive.load(Acquire) != 0
+        self.state.load(Acquire) != FREE && self.alive.load(Acquire) != 0
     }
 
     /// The errand of that file on that lane, if it is under way.

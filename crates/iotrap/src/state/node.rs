@@ -306,12 +306,12 @@ impl Node {
     /// The reason why nothing of the file is spread any more; None if the file may be spread.
     #[inline]
     pub fn ended(&self) -> Option<Reason> {
-        Reason::of_mark(self.ended.load(Acquire))
+        Reason::of_mark(self.ended.load(SeqCst))
     }
 
     /// Ends the spreading of the file until the program has closed the file altogether. The first reason stays.
     pub fn end(&self, reason: Reason) {
-        if self.ended.compare_exchange(0, reason.mark(), AcqRel, Acquire).is_ok() {
+        if self.ended.compare_exchange(0, reason.mark(), SeqCst, SeqCst).is_ok() {
             reason.count();
         }
     }
@@ -454,7 +454,7 @@ impl Node {
     /// Notes that the file is written through the page cache of the opened lane.
     #[inline]
     pub fn soil(&self) {
-        if !self.dirty.load(Relaxed) {
+        if !self.dirty.load(SeqCst) {
             self.dirty.store(true, SeqCst);
         }
     }
@@ -481,10 +481,10 @@ impl Node {
     #[inline]
     pub fn lane_write(&self, lane: usize) {
         let bit = 1 << (lane as u32 & 31);
-        if self.lanes_dirty.load(Relaxed) & bit == 0 {
+        if self.lanes_dirty.load(SeqCst) & bit == 0 {
             self.lanes_dirty.fetch_or(bit, SeqCst);
         }
-        if !self.lanes_wrote.load(Relaxed) {
+        if !self.lanes_wrote.load(SeqCst) {
             self.lanes_wrote.store(true, SeqCst);
         }
     }
