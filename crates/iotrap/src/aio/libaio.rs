@@ -420,6 +420,10 @@ pub fn completed(key: u64) {
         // The record holds a reference to the group.
         let group = core::mem::ManuallyDrop::new(GroupRef::again(record.group));
         if let Some(node) = record.counted_in.take() {
+            // The program may know of the write from memory: its next sync reaches the lane.
+            if kind_of(record.opcode) == Kind::Write {
+                node.get().lane_write(record.choice.ticket.lane);
+            }
             node.get().lane_ends();
         }
         if let Some(pool) = group.pool() {

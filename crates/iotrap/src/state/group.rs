@@ -235,11 +235,9 @@ impl GroupRef {
             if group.node_ref().is_shared()
                 && let Some(fd) = group.file(lane)
                 && proof::is_file_of_lane(self.name, lane, fd)
-                && group.node().take_dirty_lane(lane)
-                && let Err(error) = raw::sync(fd, false)
+                && let Some(sync) = group.node_ref().begin_sync(lane)
             {
-                group.node().lane_write(lane);
-                result = result.and(Err(error));
+                result = result.and(raw::sync(fd, false).map(|()| sync.done()));
             }
             let closed = group.close_file(lane, file, self.name);
             result = result.and(closed);
@@ -584,9 +582,11 @@ impl GroupRef {
             return give_back();
         }
         for (lane, &file) in taken() {
-            let dirty = proof::is_file_of_lane(self.name, lane, file) && node.take_dirty_lane(lane);
-            if dirty && raw::sync(file, false).is_err() {
-                node.lane_write(lane); // the next sync says so
+            if proof::is_file_of_lane(self.name, lane, file)
+                && let Some(sync) = self.node_ref().begin_sync(lane)
+                && raw::sync(file, false).is_ok()
+            {
+                sync.done(); // otherwise the next sync tells the error
             }
         }
         let _closing = Closing::begin();

@@ -9,6 +9,8 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::OnceLock;
 
+use lanes::LANES_MAX;
+
 use crate::abi::raw;
 use crate::state::closing::{self, Closing};
 use crate::state::counted::Count;
@@ -37,8 +39,8 @@ pub struct Node {
     apart: AtomicBool,
     /// The file was written through the opened lane's page cache since that cache was last written out.
     dirty: AtomicBool,
-    /// Lanes written to since they were last synced, a bit each.
-    lanes_dirty: AtomicU32,
+    /// For each lane: [`SYNCED`], [`WRITTEN`], or the number of the sync that is under way there and began last.
+    syncs: [AtomicU32; LANES_MAX],
     /// Lanes written to since the opened lane was last revalidated.
     lanes_wrote: AtomicBool,
     /// Requests on other lanes than the opened one that the kernel has not completed.
@@ -62,6 +64,36 @@ pub enum Lock {
     OfOpenFile,
 }
 
+/// A sync has covered every write that the lane was given.
+const SYNCED: u32 = 0;
+/// The lane was written since the last sync of it began.
+const WRITTEN: u32 = 1;
+
+/// The number of the next sync: above [`WRITTEN`]. One sync would have to outlast 2^32 others for a number to come
+/// twice.
+static NEXT_SYNC: AtomicU32 = AtomicU32::new(0);
+
+/// A sync of a lane that has begun. Dropped without [`LaneSync::done`], it has covered nothing: the lane is still to be
+/// synced.
+///
+/// A lane counts as synced when a sync has *ended*, and only if no write and no other sync has begun meanwhile. So of
+/// two syncs at a time each one reaches the lane: the second does not rely on the first, which may fail.
+#[derive(Clone, Copy)]
+pub struct LaneSync {
+    node: NodeRef,
+    lane: usize,
+    number: u32,
+}
+
+impl LaneSync {
+    /// Notes that the sync has ended well.
+    pub fn done(self) {
+        if let Some(sync) = self.node.get().syncs.get(self.lane) {
+            let _ = sync.compare_exchange(self.number, SYNCED, SeqCst, SeqCst); // unless more is to be synced
+        }
+    }
+}
+
 /// The program has not locked the file.
 const UNLOCKED: u8 = 0;
 /// A thread is about to lock the file for the first time, and gives up descriptors of the library before.
@@ -81,7 +113,7 @@ static NODES_OF_PROCESS: [Node; NODES] = [const {
         file_system: AtomicI64::new(0),
         apart: AtomicBool::new(false),
         dirty: AtomicBool::new(false),
-        lanes_dirty: AtomicU32::new(0),
+        syncs: [const { AtomicU32::new(SYNCED) }; LANES_MAX],
         lanes_wrote: AtomicBool::new(false),
         in_flight: AtomicU32::new(0),
         changing: AtomicU32::new(0),
@@ -121,6 +153,14 @@ impl NodeRef {
     /// True if others hold a reference, too.
     pub fn is_shared(self) -> bool {
         self.get().count.is_shared()
+    }
+
+    /// Begins a sync of a lane. None if a sync that has ended covers all of its writes.
+    pub fn begin_sync(self, lane: usize) -> Option<LaneSync> {
+        let sync = self.get().syncs.get(lane)?;
+        let number = NEXT_SYNC.fetch_add(1, Relaxed).wrapping_add(WRITTEN + 1).max(WRITTEN + 1);
+        let due = |now| (now != SYNCED).then_some(number);
+        sync.fetch_update(SeqCst, SeqCst, due).ok().map(|_| LaneSync { node: self, lane, number })
     }
 
     /// Begins a change of the file that the kernel makes on the opened lane, and waits until nothing is in flight on
@@ -223,7 +263,7 @@ pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     node.file_system.store(0, Relaxed);
     node.apart.store(false, Relaxed);
     node.dirty.store(false, Relaxed);
-    node.lanes_dirty.store(0, Relaxed);
+    node.syncs.iter().for_each(|sync| sync.store(SYNCED, Relaxed));
     node.lanes_wrote.store(false, Relaxed);
     node.in_flight.store(0, Relaxed);
     node.changing.store(0, Relaxed);
@@ -480,9 +520,8 @@ impl Node {
     /// Notes that a lane other than the opened one is about to be written.
     #[inline]
     pub fn lane_write(&self, lane: usize) {
-        let bit = 1 << (lane as u32 & 31);
-        if self.lanes_dirty.load(Relaxed) & bit == 0 {
-            self.lanes_dirty.fetch_or(bit, SeqCst);
+        if let Some(sync) = self.syncs.get(lane).filter(|sync| sync.load(SeqCst) != WRITTEN) {
+            sync.store(WRITTEN, SeqCst);
         }
         if !self.lanes_wrote.load(Relaxed) {
             self.lanes_wrote.store(true, SeqCst);
@@ -494,20 +533,10 @@ impl Node {
         self.lanes_wrote.load(SeqCst)
     }
 
-    /// True if a sync has to reach any other lane.
-    pub fn has_dirty_lanes(&self) -> bool {
-        self.lanes_dirty.load(SeqCst) != 0
-    }
-
-    /// Takes the lanes that a sync has to reach, a bit each. They count as synced from then on.
-    pub fn take_dirty_lanes(&self) -> u32 {
-        if self.lanes_dirty.load(SeqCst) == 0 { 0 } else { self.lanes_dirty.swap(0, SeqCst) }
-    }
-
-    /// True if a sync has to reach this lane. The lane counts as synced from then on.
-    pub fn take_dirty_lane(&self, lane: usize) -> bool {
-        let bit = 1 << (lane as u32 & 31);
-        self.lanes_dirty.load(SeqCst) & bit != 0 && self.lanes_dirty.fetch_and(!bit, SeqCst) & bit != 0
+    /// The lanes beside `own` that a sync has to reach, a bit each: those with writes that no sync has covered yet.
+    pub fn lanes_to_sync(&self, own: usize) -> u32 {
+        let due = |&(lane, sync): &(usize, &AtomicU32)| lane != own && sync.load(SeqCst) != SYNCED;
+        self.syncs.iter().enumerate().filter(due).fold(0, |lanes, (lane, _)| lanes | 1 << lane)
     }
 
     /// Counts a request that begins on another lane.

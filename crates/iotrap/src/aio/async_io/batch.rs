@@ -172,7 +172,7 @@ impl Batch {
         if request.options & !RESFD != 0 || request.flags != 0 || !nothing {
             return None;
         }
-        let lanes = GroupRef::of(request.file).is_some_and(|group| group.node().has_dirty_lanes());
+        let lanes = GroupRef::of(request.file).is_some_and(|group| group.node().lanes_to_sync(group.own()) != 0);
         if !lanes && self.engine.writing.load(Acquire) == 0 {
             return None;
         }
@@ -198,11 +198,10 @@ impl Batch {
             Reason::Busy.count();
             return false;
         };
-        // The lanes that a sync has to reach beside the opened one. They count as synced, unless the request cannot be
-        // taken after all.
+        // The lanes that a sync has to reach beside the opened one. They count as synced when the request has ended.
         let syncs = matches!(wanted.work, Work::Sync { .. });
         let group = if syncs { GroupRef::of(request.file) } else { None };
-        let lanes = group.as_ref().map_or(0, |group| group.node().take_dirty_lanes() & !(1 << (group.own() & 31)));
+        let lanes = group.as_ref().map_or(0, |group| group.node().lanes_to_sync(group.own()));
         let record = engine.record(index);
         let mut task = Task::new(wanted.work, request.offset as u64);
         // SAFETY: the record was free: it belongs to this thread.
@@ -235,9 +234,6 @@ impl Batch {
         task.release();
         let places = task.lanes.into_iter().take(task.lane_count);
         places.chain([task.file, task.event_file]).for_each(|place| self.let_go(ring, place));
-        if let Some(group) = &group {
-            (0..LANES).filter(|&at| lanes & 1 << at != 0).for_each(|at| group.node().lane_write(at));
-        }
         queue.pending.fetch_sub(1, AcqRel);
         queue.unfetched.fetch_sub(1, AcqRel);
         engine.free.give_back(index);
