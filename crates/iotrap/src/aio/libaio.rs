@@ -10,7 +10,7 @@ use core::ffi::{c_int, c_long, c_void};
 
 use crate::abi::libaio::{Event, Iocb, opcode};
 use crate::abi::raw;
-use crate::abi::readable::is_readable;
+use crate::abi::readable::{self, is_readable};
 use crate::abi::undisturbed::Undisturbed;
 use crate::aio::async_io;
 use crate::aio::changed_iocbs::{self, ChangedIocbs};
@@ -98,10 +98,8 @@ pub unsafe fn submit(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isiz
 /// The number of requests, from the first one on, that the kernel will be able to read.
 fn readable(iocbs: *mut *mut Iocb, count: c_long) -> c_long {
     let is_good = |at: &c_long| {
-        let place = iocbs.wrapping_add(*at as usize);
-        is_readable(place as usize, size_of::<*mut Iocb>())
-            // SAFETY: the place was found to be readable.
-            && is_readable(unsafe { place.read_unaligned() } as usize, size_of::<Iocb>())
+        let iocb = readable::read(iocbs.wrapping_add(*at as usize).cast_const());
+        iocb.is_some_and(|iocb| is_readable(iocb as usize, size_of::<Iocb>()))
     };
     (0..count).take_while(is_good).count() as c_long
 }
@@ -522,15 +520,17 @@ fn retire(place: usize, event: &mut Event, now_ns: u64) -> Retired {
         node.get().lane_ends();
     }
     let kind = kind_of(record.opcode);
-    let mut fault = spread::is_lane_fault(&group, record.choice.ticket.lane, event.res);
-    let short = event.res >= 0 && (event.res as u64) < record.bytes && record.choice.ticket.lane != group.own();
+    let lane = record.choice.ticket.lane;
+    let mut fault = spread::is_lane_fault(event.res);
+    let failed = spread::may_be_lane_fault(&group, lane, event.res);
+    let short = event.res >= 0 && (event.res as u64) < record.bytes && lane != group.own();
     let counted = event.res;
     let mut done = Retired::AsItCame;
-    if kind == Kind::Read && (fault || short) {
+    if kind == Kind::Read && (failed || short) {
         let other = if certain && record.count > 0 { again(&group, &record, short) } else { None };
         if let Some(other) = other {
             // An error that the other lanes give as well is the file's.
-            fault = fault && other >= 0;
+            fault = failed && other >= 0;
             if other >= 0 {
                 event.res = other as i64;
                 event.res2 = 0;
@@ -579,6 +579,6 @@ pub fn retire_unseen(place: usize, found: &Context, event: &Event) {
         node.get().lane_ends();
     }
     let kind = kind_of(taken.record.opcode);
-    let fault = spread::is_lane_fault(&group, taken.record.choice.ticket.lane, event.res);
+    let fault = spread::is_lane_fault(event.res);
     spread::finish(&group, &taken.record.choice, kind, taken.record.offset, event.res, fault, raw::now_ns());
 }

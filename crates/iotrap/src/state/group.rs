@@ -258,6 +258,11 @@ impl GroupRef {
             return false;
         }
         if !proof::is_inode(fd, self.node().identity()) {
+            // The client of a lane is another one: its mount may be soft though that of the opened lane is hard.
+            let soft = |of| raw::identity(of).is_ok_and(|found| lanes::nfs::is_soft(found.device));
+            if soft(fd) || self.witness().is_some_and(soft) {
+                self.node().set_soft();
+            }
             self.node().set_apart();
             ANY_APART.store(true, SeqCst);
         }
@@ -377,6 +382,12 @@ impl Group {
     /// here.
     pub fn spreads_buffered(&self) -> bool {
         !self.writes() && self.pool().is_some_and(|pool| pool.config.buffered_reads)
+    }
+
+    /// True if the file was opened in a way that permits writes, or reads if `write` is false.
+    #[inline]
+    pub fn permits(&self, write: bool) -> bool {
+        self.flags() & libc::O_ACCMODE != if write { libc::O_RDONLY } else { libc::O_WRONLY }
     }
 
     /// True if the file was opened for writing.

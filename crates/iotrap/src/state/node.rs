@@ -37,6 +37,8 @@ pub struct Node {
     file_system: AtomicI64,
     /// Lanes of the file have page caches of their own: the file is another inode there.
     apart: AtomicBool,
+    /// The file lies on a mount that gives requests up (option soft).
+    soft: AtomicBool,
     /// The file was written through the opened lane's page cache since that cache was last written out.
     dirty: AtomicBool,
     /// For each lane: [`SYNCED`], [`WRITTEN`], or the number of the sync that is under way there and began last.
@@ -112,6 +114,7 @@ static NODES_OF_PROCESS: [Node; NODES] = [const {
         written: AtomicBool::new(false),
         file_system: AtomicI64::new(0),
         apart: AtomicBool::new(false),
+        soft: AtomicBool::new(false),
         dirty: AtomicBool::new(false),
         syncs: [const { AtomicU32::new(SYNCED) }; LANES_MAX],
         lanes_wrote: AtomicBool::new(false),
@@ -262,6 +265,7 @@ pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     node.written.store(false, Relaxed);
     node.file_system.store(0, Relaxed);
     node.apart.store(false, Relaxed);
+    node.soft.store(false, Relaxed);
     node.dirty.store(false, Relaxed);
     node.syncs.iter().for_each(|sync| sync.store(SYNCED, Relaxed));
     node.lanes_wrote.store(false, Relaxed);
@@ -482,6 +486,18 @@ impl Node {
     #[inline]
     pub fn is_apart(&self) -> bool {
         self.apart.load(Relaxed)
+    }
+
+    /// Notes that a mount of the file gives requests up after a time (option soft): a write that has failed there may
+    /// still arrive.
+    pub fn set_soft(&self) {
+        self.soft.store(true, SeqCst);
+    }
+
+    /// True if a mount of the file gives requests up.
+    #[inline]
+    pub fn is_soft(&self) -> bool {
+        self.soft.load(Acquire)
     }
 
     /// True if a client of FUSE may have cached the whole file: Gluster's quick-read keeps files of at most 1 MiB.
