@@ -11,7 +11,7 @@ use crate::abi::raw;
 /// The smallest page that Linux has: larger pages are several of these.
 const PAGE: usize = 4096;
 /// The most pages that one question to the kernel is about.
-const PAGES: usize = 64;
+pub const PAGES: usize = 64;
 
 /// True if the kernel would read these bytes of the program's memory.
 pub fn is_readable(address: usize, bytes: usize) -> bool {
@@ -40,6 +40,29 @@ pub fn read<T: Copy>(address: *const T) -> Option<T> {
     let there = libc::iovec { iov_base: address.cast_mut().cast(), iov_len: size_of::<T>() };
     // SAFETY: all bytes were copied; the caller asks for types of which every bit pattern is a value.
     copies(value.as_mut_ptr().cast(), size_of::<T>(), &[there], 1).then(|| unsafe { value.assume_init() })
+}
+
+/// The first `count` values of a list of the program; None if the kernel would not read them. Every bit pattern is a
+/// valid value of the type.
+pub fn read_some<T: Copy + Default, const MOST: usize>(address: *const T, count: usize) -> Option<[T; MOST]> {
+    let mut values = [T::default(); MOST];
+    let bytes = count.min(MOST) * size_of::<T>();
+    let there = libc::iovec { iov_base: address.cast_mut().cast(), iov_len: bytes };
+    copies(values.as_mut_ptr().cast(), bytes, &[there], 1).then_some(values)
+}
+
+/// True if the kernel would read `bytes` bytes, which lie on two pages at most, at each of these addresses: at most half
+/// of [`PAGES`].
+pub fn are_readable(addresses: &[usize], bytes: usize) -> bool {
+    let mut room = [0u8; PAGES];
+    let mut there = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 1 }; PAGES];
+    for (ends, &address) in there.chunks_exact_mut(2).zip(addresses) {
+        let [first, last] = ends else { return false };
+        first.iov_base = core::ptr::with_exposed_provenance_mut(address);
+        last.iov_base = core::ptr::with_exposed_provenance_mut(address.wrapping_add(bytes - 1));
+    }
+    let count = 2 * addresses.len();
+    count <= PAGES && copies(room.as_mut_ptr(), count, &there, count)
 }
 
 /// Copies the first `count` pieces of this process's memory, which are `bytes` bytes in all. False if any of them cannot

@@ -588,3 +588,48 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node that no file has: the place is claimed by its numbers.
+    fn node(inode: u64) -> NodeRef {
+        // SAFETY: integers only: all zeros is a valid status.
+        let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+        (stat.st_dev, stat.st_ino) = (u64::MAX, inode);
+        find_or_make(&stat).unwrap()
+    }
+
+    /// A lane counts as synced when a sync has ended well, and no write and no other sync has begun since it began.
+    #[test]
+    fn two_syncs_at_a_time_both_reach_the_lane() {
+        let file = node(1);
+        assert!(file.begin_sync(2).is_none(), "nothing was written");
+        file.get().lane_write(2);
+        let (first, second) = (file.begin_sync(2).unwrap(), file.begin_sync(2));
+        assert!(second.is_some(), "the first sync has not ended, and may fail");
+        first.done();
+        assert_eq!(
+            file.get().lanes_to_sync(0),
+            1 << 2,
+            "the second sync may cover a write that the first one does not"
+        );
+        second.unwrap().done();
+        assert_eq!(file.get().lanes_to_sync(0), 0);
+        file.release();
+    }
+
+    #[test]
+    fn a_sync_covers_no_write_that_began_later_and_none_if_it_fails() {
+        let file = node(2);
+        file.get().lane_write(1);
+        let sync = file.begin_sync(1).unwrap();
+        file.get().lane_write(1);
+        sync.done();
+        assert_eq!(file.get().lanes_to_sync(0), 1 << 1, "a write came later");
+        let _failed = file.begin_sync(1).unwrap();
+        assert_eq!((file.get().lanes_to_sync(0), file.get().lanes_to_sync(1)), (1 << 1, 0), "it has not ended well");
+        file.release();
+    }
+}
