@@ -535,7 +535,11 @@ pub fn sync_lanes(group: &GroupRef, fd: c_int, data_only: bool) -> raw::Result<(
         group.node().lane_begins();
         let found = group::on_lane(group.node_ref(), at);
         let synced = match &found {
-            Some((_, file)) => raw::sync(*file, data_only).map(|()| sync.done()),
+            Some((_, file)) => {
+                let synced = raw::sync(*file, data_only);
+                sync.done(); // an error is told once, as the kernel does
+                synced
+            }
             None => Err(libc::EIO), // what cannot be synced is not durable
         };
         group.node().lane_ends();

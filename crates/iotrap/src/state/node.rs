@@ -88,7 +88,7 @@ pub struct LaneSync {
 }
 
 impl LaneSync {
-    /// Notes that the sync has ended well.
+    /// Notes that the sync has ended, well or with an error that the program is told.
     pub fn done(self) {
         if let Some(sync) = self.node.get().syncs.get(self.lane) {
             let _ = sync.compare_exchange(self.number, SYNCED, SeqCst, SeqCst); // unless more is to be synced
