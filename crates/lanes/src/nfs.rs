@@ -1,4 +1,5 @@
-//! The mounts of the NFS client: their options, and the list of its file systems in /proc/fs/nfsfs/volumes (`nfs_volume_list_show`, fs/nfs/client.c).
+//! The mounts of the NFS client: their options, and the list of its file systems in /proc/fs/nfsfs/volumes
+//! (`nfs_volume_list_show`, fs/nfs/client.c).
 
 use std::os::fd::OwnedFd;
 

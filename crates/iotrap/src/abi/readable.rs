@@ -51,8 +51,8 @@ pub fn read_some<T: Copy + Default, const MOST: usize>(address: *const T, count:
     copies(values.as_mut_ptr().cast(), bytes, &[there], 1).then_some(values)
 }
 
-/// True if the kernel would read `bytes` bytes, which lie on two pages at most, at each of these addresses: at most half
-/// of [`PAGES`].
+/// True if the kernel would read `bytes` bytes, which lie on two pages at most, at each of these addresses.
+/// There are at most half of [`PAGES`] addresses.
 pub fn are_readable(addresses: &[usize], bytes: usize) -> bool {
     let mut room = [0u8; PAGES];
     let mut there = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 1 }; PAGES];
@@ -65,7 +65,7 @@ pub fn are_readable(addresses: &[usize], bytes: usize) -> bool {
     count <= PAGES && copies(room.as_mut_ptr(), count, &there, count)
 }
 
-/// Copies the first `count` pieces of this process's memory, which are `bytes` bytes in all. False if any of them cannot
+/// Copies the first `count` pieces of this process's memory, `bytes` bytes in all. False if any of them cannot
 /// be read.
 fn copies(to: *mut u8, bytes: usize, there: &[libc::iovec], count: usize) -> bool {
     let here = libc::iovec { iov_base: to.cast(), iov_len: bytes };
