@@ -315,7 +315,11 @@ impl SocketCall {
     fn entries(&mut self) -> (squeue::Entry, Option<squeue::Entry>) {
         if !self.begun {
             self.begun = true;
-            let end_ns = sys::clock::monotonic_ns() + self.timeout_ms.max(0) as u64 * 1_000_000;
+            let end_ns = {
+                // A deadline beyond the kernel's clock never comes.
+                let limit_ns = (self.timeout_ms.max(0) as u64).saturating_mul(1_000_000);
+                sys::clock::monotonic_ns().saturating_add(limit_ns).min(i64::MAX as u64)
+            };
             self.deadline = types::Timespec::new().sec(end_ns / 1_000_000_000).nsec((end_ns % 1_000_000_000) as u32);
         }
         let fd = types::Fd(self.fd);

@@ -13,7 +13,7 @@ pub mod environment;
 pub mod health;
 pub mod identity;
 pub mod map;
-mod nfs;
+pub mod nfs;
 pub mod pool;
 pub mod traffic;
 

@@ -1,4 +1,5 @@
-//! The list of the NFS client's file systems in /proc/fs/nfsfs/volumes (`nfs_volume_list_show`, fs/nfs/client.c).
+//! The mounts of the NFS client: their options, and the list of its file systems in /proc/fs/nfsfs/volumes
+//! (`nfs_volume_list_show`, fs/nfs/client.c).
 
 use std::os::fd::OwnedFd;
 
@@ -17,12 +18,45 @@ pub fn fsid(device: (u32, u32)) -> Option<(u64, u64)> {
     found
 }
 
+/// True if a file system of NFS with this device number (`st_dev`) is mounted with the option soft: its client gives a
+/// request up that the server may carry out later. True as well if the list of mounts cannot be read.
+///
+/// The function allocates nothing and makes raw system calls only.
+pub fn is_soft(device: u64) -> bool {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::openat(CWD, c"/proc/self/mountinfo", flags, Mode::empty()) else { return true };
+    let device = (rustix::fs::major(device), rustix::fs::minor(device));
+    let soft = find(|room| read(&file, room), |line| softness(line, device)).unwrap_or(false);
+    sys::raw::close(file);
+    soft
+}
+
+/// True if the mount in a line of mountinfo gives requests up; None if the line is of another device or not of NFS.
+fn softness(line: &[u8], device: (u32, u32)) -> Option<bool> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let (major, minor) = std::str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
+    if (major.parse(), minor.parse()) != (Ok(device.0), Ok(device.1)) {
+        return None;
+    }
+    fields.find(|&field| field == b"-")?;
+    if !fields.next()?.starts_with(b"nfs") {
+        return None;
+    }
+    let options = fields.nth(1)?.split(|&byte| byte == b',');
+    Some(options.into_iter().any(|option| matches!(option, b"soft" | b"softerr")))
+}
+
 fn read(file: &OwnedFd, room: &mut [u8]) -> usize {
     rustix::io::read(file, room).unwrap_or(0)
 }
 
 /// Searches the text that `read` fills its room with, until `read` fills nothing.
-fn search(mut read: impl FnMut(&mut [u8]) -> usize, device: (u32, u32)) -> Option<(u64, u64)> {
+fn search(read: impl FnMut(&mut [u8]) -> usize, device: (u32, u32)) -> Option<(u64, u64)> {
+    find(read, |line| fsid_in(line, device))
+}
+
+/// The first answer that `in_line` gives for a line of the text that `read` fills its room with.
+fn find<T>(mut read: impl FnMut(&mut [u8]) -> usize, in_line: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
     let mut room = [0u8; 2048];
     let mut filled = 0;
     loop {
@@ -31,14 +65,14 @@ fn search(mut read: impl FnMut(&mut [u8]) -> usize, device: (u32, u32)) -> Optio
         let mut rest = room.get(..filled)?;
         while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
             let (line, after) = rest.split_at_checked(end)?;
-            if let Some(found) = fsid_in(line, device) {
+            if let Some(found) = in_line(line) {
                 return Some(found);
             }
             rest = after.get(1..)?;
         }
         let (from, left) = (filled - rest.len(), rest.len());
         if got == 0 {
-            return fsid_in(room.get(from..filled)?, device);
+            return in_line(room.get(from..filled)?);
         }
         // The kernel writes no line longer than the room into this file: such a line is dropped.
         let left = if left == room.len() { 0 } else { left };
@@ -90,6 +124,18 @@ mod tests {
             assert_eq!(find((0, 2)), None);
         }
         assert_eq!(search(pieces(&FILE[..FILE.len() - 1], 9), (0, 290)), Some((10, 11)), "without its last newline");
+    }
+
+    #[test]
+    fn soft_mounts_are_told_from_hard_ones() {
+        let line = |kind: &str, options: &str| {
+            format!("36 29 0:40 / /mnt/a rw,relatime shared:1 - {kind} 127.0.0.1:/e {options}").into_bytes()
+        };
+        assert_eq!(softness(&line("nfs", "rw,vers=3,soft,proto=tcp"), (0, 40)), Some(true));
+        assert_eq!(softness(&line("nfs4", "rw,vers=4.0,softerr"), (0, 40)), Some(true));
+        assert_eq!(softness(&line("nfs4", "rw,vers=4.0,hard,softreval"), (0, 40)), Some(false));
+        assert_eq!(softness(&line("nfs", "rw,soft"), (0, 41)), None);
+        assert_eq!(softness(&line("ext4", "rw,soft"), (0, 40)), None);
     }
 
     proptest! {

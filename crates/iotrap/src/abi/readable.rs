@@ -1,51 +1,92 @@
 //! Addresses of the program that lead nowhere. The kernel answers EFAULT where it reads such an address, and so must
 //! the library, which reads some arguments before the kernel does.
 //!
-//! A page that was readable once is taken for readable from then on: a program does not pass the address of memory that
-//! it has given back, but it may pass an address that never led anywhere.
+//! The kernel is asked at every use: memory that was readable once may be given back, or protected, before the next
+//! call.
 
-use core::sync::atomic::AtomicUsize;
-use core::sync::atomic::Ordering::Relaxed;
+use core::mem::MaybeUninit;
 
 use crate::abi::raw;
 
 /// The smallest page that Linux has: larger pages are several of these.
 const PAGE: usize = 4096;
-const PAGES: usize = 1024;
-
-/// Numbers of pages that were found to be readable, each in the place that its last bits say.
-static KNOWN: [AtomicUsize; PAGES] = [const { AtomicUsize::new(0) }; PAGES];
+/// The most pages that one question to the kernel is about.
+pub const PAGES: usize = 64;
 
 /// True if the kernel would read these bytes of the program's memory.
-#[inline]
 pub fn is_readable(address: usize, bytes: usize) -> bool {
-    let Some(end) = address.checked_add(bytes.max(1)).filter(|_| address != 0) else { return false };
-    (address / PAGE..end.div_ceil(PAGE)).all(is_page_readable)
-}
-
-#[inline]
-fn is_page_readable(page: usize) -> bool {
-    let Some(known) = KNOWN.get(page % PAGES) else { return true };
-    known.load(Relaxed) == page || {
-        let readable = ask(page);
-        if readable {
-            known.store(page, Relaxed);
+    let Some(end) = address.checked_add(bytes.max(1)) else { return false };
+    let mut room = [0u8; PAGES];
+    let mut page = address / PAGE;
+    while page < end.div_ceil(PAGE) {
+        let mut there = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 1 }; PAGES];
+        let count = (end.div_ceil(PAGE) - page).min(PAGES);
+        for (place, at) in there.iter_mut().zip(page..page + count) {
+            let byte = (at * PAGE).max(address);
+            place.iov_base = core::ptr::with_exposed_provenance_mut(byte);
         }
-        readable
+        if !copies(room.as_mut_ptr(), count, &there, count) {
+            return false;
+        }
+        page += count;
     }
+    true
 }
 
-/// Asks the kernel, by reading a byte of the page.
-#[cold]
-fn ask(page: usize) -> bool {
-    let mut byte = 0u8;
-    let here = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    let there = libc::iovec { iov_base: core::ptr::with_exposed_provenance_mut(page * PAGE), iov_len: 1 };
-    let (own, here, there) = (raw::pid() as usize, &raw const here as usize, &raw const there as usize);
-    // SAFETY: one byte of this process is copied to `byte`; a bad address is EFAULT.
-    let read = unsafe { raw::call(libc::SYS_process_vm_readv, own, here, 1, there, 1, 0) };
-    // Where the call is forbidden, nobody knows: the address is believed.
-    read != -libc::EFAULT as isize
+/// The value at an address of the program; None if the kernel would not read it. The value is one that every bit
+/// pattern is valid for.
+pub fn read<T: Copy>(address: *const T) -> Option<T> {
+    let mut value = MaybeUninit::<T>::uninit();
+    let there = libc::iovec { iov_base: address.cast_mut().cast(), iov_len: size_of::<T>() };
+    // SAFETY: all bytes were copied; the caller asks for types of which every bit pattern is a value.
+    copies(value.as_mut_ptr().cast(), size_of::<T>(), &[there], 1).then(|| unsafe { value.assume_init() })
+}
+
+/// The first `count` values of a list of the program; None if the kernel would not read them. Every bit pattern is a
+/// valid value of the type.
+pub fn read_some<T: Copy + Default, const MOST: usize>(address: *const T, count: usize) -> Option<[T; MOST]> {
+    let mut values = [T::default(); MOST];
+    let bytes = count.min(MOST) * size_of::<T>();
+    let there = libc::iovec { iov_base: address.cast_mut().cast(), iov_len: bytes };
+    copies(values.as_mut_ptr().cast(), bytes, &[there], 1).then_some(values)
+}
+
+/// True if the kernel would read `bytes` bytes, which lie on two pages at most, at each of these addresses.
+/// There are at most half of [`PAGES`] addresses.
+pub fn are_readable(addresses: &[usize], bytes: usize) -> bool {
+    let mut room = [0u8; PAGES];
+    let mut there = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 1 }; PAGES];
+    for (ends, &address) in there.chunks_exact_mut(2).zip(addresses) {
+        let [first, last] = ends else { return false };
+        first.iov_base = core::ptr::with_exposed_provenance_mut(address);
+        last.iov_base = core::ptr::with_exposed_provenance_mut(address.wrapping_add(bytes - 1));
+    }
+    let count = 2 * addresses.len();
+    count <= PAGES && copies(room.as_mut_ptr(), count, &there, count)
+}
+
+/// Copies the first `count` pieces of this process's memory, `bytes` bytes in all. False if any of them cannot
+/// be read.
+fn copies(to: *mut u8, bytes: usize, there: &[libc::iovec], count: usize) -> bool {
+    let here = libc::iovec { iov_base: to.cast(), iov_len: bytes };
+    let (own, here, from) = (raw::pid() as usize, &raw const here as usize, there.as_ptr() as usize);
+    // SAFETY: at most `bytes` bytes of this process are copied to the caller's room; a bad address is EFAULT.
+    let read = unsafe { raw::call(libc::SYS_process_vm_readv, own, here, 1, from, count, 0) };
+    if read >= 0 || read == -libc::EFAULT as isize {
+        return read == bytes as isize;
+    }
+    // Where the call is forbidden, nobody knows: the addresses are believed, but for those of the first page.
+    let pieces = || there.iter().take(count);
+    if pieces().any(|piece| (piece.iov_base as usize) < PAGE) {
+        return false;
+    }
+    let mut to = to;
+    for piece in pieces() {
+        // SAFETY: the program's contract: the memory is there; the room of the caller is as long as all pieces.
+        unsafe { core::ptr::copy_nonoverlapping(piece.iov_base.cast::<u8>(), to, piece.iov_len) };
+        to = to.wrapping_add(piece.iov_len);
+    }
+    true
 }
 
 #[cfg(test)]
@@ -56,7 +97,7 @@ mod tests {
     fn memory_is_readable_and_its_absence_is_not() {
         let bytes = [0u8; 3 * PAGE];
         assert!(is_readable(bytes.as_ptr() as usize, bytes.len()));
-        assert!(is_readable(bytes.as_ptr() as usize, bytes.len()), "known by now");
+        assert!(is_readable(bytes.as_ptr() as usize, bytes.len()), "again");
         assert!(!is_readable(0, 8) && !is_readable(usize::MAX, 8) && !is_readable(0xffff_ffff_8100_0000, 8));
         // A page of any size that Linux has.
         const LARGE: usize = 64 << 10;
@@ -67,5 +108,12 @@ mod tests {
         let closed = unsafe { libc::mprotect(place.wrapping_byte_add(LARGE), LARGE, libc::PROT_NONE) };
         assert_eq!(closed, 0);
         assert!(is_readable(place as usize, LARGE) && !is_readable(place as usize, LARGE + 1));
+        assert_eq!(read(place.cast::<u64>()), Some(0));
+        assert_eq!(read(place.wrapping_byte_add(LARGE - 4).cast::<u64>()), None, "a half of it");
+        // SAFETY: the first half of the mapping.
+        let closed = unsafe { libc::mprotect(place, LARGE, libc::PROT_NONE) };
+        assert_eq!(closed, 0);
+        assert!(!is_readable(place as usize, 1), "it was readable before");
+        assert!(!is_readable(8, 8) && !is_readable(4095, 1), "the first page");
     }
 }

@@ -548,7 +548,7 @@ fn retire(pending: &Pending, result: i64, now_ns: u64) {
     if choice.file.is_some() {
         group.node().lane_ends();
     }
-    let fault = spread::is_lane_fault(&group, choice.ticket.lane, result);
+    let fault = spread::is_lane_fault(result);
     spread::finish(&group, choice, *kind, *offset, result, fault, now_ns);
 }
 

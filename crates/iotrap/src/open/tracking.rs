@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::os::fd::BorrowedFd;
 
 use lanes::identity::{Facts, compare_in_turns, compare_inodes};
-use lanes::{Difference, PathBuffer, Place, Proof, State};
+use lanes::{Difference, LANES_MAX, PathBuffer, Place, Proof, State};
 
 use crate::abi::own_stack;
 use crate::abi::raw;
@@ -517,14 +517,14 @@ pub fn node_of_pool_file(fd: c_int) -> Option<NodeRef> {
 
 /// Syncs every lane that was written since the last time. Returns the first error.
 pub fn sync_lanes(group: &GroupRef, fd: c_int, data_only: bool) -> raw::Result<()> {
-    let mut dirty = group.node().take_dirty_lanes();
+    if group.node().has_in_flight() {
+        node::note_completed(); // a write whose end the program has seen in memory, and the library has not
+    }
+    // The caller syncs the opened lane, also if it was written as a lane of another descriptor.
+    let due = group.node().lanes_to_sync(group.own());
     let mut result = group.tell_lost();
-    while dirty != 0 {
-        let at = dirty.trailing_zeros() as usize;
-        dirty &= dirty - 1;
-        if at == group.own() {
-            continue; // written through another descriptor, for which this is a lane: the caller syncs it
-        }
+    for at in (0..LANES_MAX).filter(|&at| due & 1 << at != 0) {
+        let Some(sync) = group.node_ref().begin_sync(at) else { continue };
         // The lane may have been written through another descriptor of the program.
         if group::on_lane(group.node_ref(), at).is_none()
             && let Some(pool) = group.pool()
@@ -535,7 +535,11 @@ pub fn sync_lanes(group: &GroupRef, fd: c_int, data_only: bool) -> raw::Result<(
         group.node().lane_begins();
         let found = group::on_lane(group.node_ref(), at);
         let synced = match &found {
-            Some((_, file)) => raw::sync(*file, data_only),
+            Some((_, file)) => {
+                let synced = raw::sync(*file, data_only);
+                sync.done(); // an error is told once, as the kernel does
+                synced
+            }
             None => Err(libc::EIO), // what cannot be synced is not durable
         };
         group.node().lane_ends();

@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::abi::libaio::{Event, Iocb, opcode};
 use crate::abi::own_stack;
 use crate::abi::raw;
+use crate::abi::readable::is_readable;
 use crate::policy::spread::{self, Choice, Chosen, Kind};
 use crate::state::group::GroupRef;
 use crate::state::proof::Proofs;
@@ -19,6 +20,8 @@ use crate::state::table::{self, Entry};
 const CONTEXTS: usize = 16;
 /// The most parts of one transfer; a larger transfer has larger parts.
 const PARTS: usize = 32;
+/// The most bytes that the kernel transfers in one call (linux/fs.h).
+const MAX_RW_COUNT: usize = i32::MAX as usize & !(ALIGNMENT - 1);
 /// Parts begin at multiples of this number, which satisfies O_DIRECT on every file system.
 const ALIGNMENT: usize = 4096;
 
@@ -87,8 +90,15 @@ pub unsafe fn transfer(fd: c_int, kind: Kind, buffer: *mut c_void, count: usize,
     // A transfer that meets the limit of file sizes ends there. A part that begins behind the limit would raise
     // SIGXFSZ.
     let within = || kind == Kind::Read || (offset as u64).saturating_add(count as u64) <= raw::largest_file();
+    // The kernel refuses such a request whole: unaligned, longer than it carries out at a time, or with memory that is
+    // not there.
+    let sound = || {
+        (buffer as usize | count | offset as usize).is_multiple_of(ALIGNMENT)
+            && count <= MAX_RW_COUNT
+            && is_readable(buffer as usize, count)
+    };
     let mut leaves = || spread::may_leave(&group, fd, kind, offset, count as u64, &mut proofs).is_ok();
-    if count <= part || !group.is_direct() || !within() || !leaves() {
+    if count <= part || !group.is_direct() || !within() || !sound() || !leaves() {
         return None;
     }
     // SAFETY: the program's contract.

@@ -99,10 +99,13 @@ fn would_leave(group: &GroupRef, kind: Kind, offset: i64, bytes: u64) -> Result<
         }
     }
     match kind {
+        // EBADF, which the opened lane tells.
+        _ if !group.permits(kind == Kind::Write) => Err(Reason::Forbidden),
         Kind::Read if !within => Err(Reason::BeyondSize),
         Kind::Read if !group.is_direct() && node.was_written() => Err(Reason::Written),
         Kind::Write if !group.is_direct() => Err(Reason::Buffered),
         Kind::Write if !within => Err(Reason::Extends),
+        Kind::Write if node.is_soft() => Err(Reason::Soft),
         Kind::Write if node.is_cached() => Err(Reason::Cached),
         Kind::Read | Kind::Write => Ok(()),
     }
@@ -260,24 +263,29 @@ pub fn cancel(group: &GroupRef, choice: &Choice, now_ns: u64) {
     }
 }
 
-/// True if a result (bytes or `-errno`) is an error that may be the lane's fault and not the request's: another lane is
-/// worth a try. EBADF counts as the lane's fault only on another lane than the opened one.
-pub fn is_lane_fault(group: &GroupRef, lane: usize, result: i64) -> bool {
+/// True if a result (bytes or `-errno`) is an error that the file or its permissions may have caused as well as the
+/// lane. It counts as a fault of the lane only once another lane has carried the same request out. EBADF may be the
+/// lane's only on another lane than the opened one.
+pub fn may_be_lane_fault(group: &GroupRef, lane: usize, result: i64) -> bool {
+    let of_either = match c_int::try_from(result.saturating_neg()) {
+        Ok(libc::EBADF) => lane != group.own(),
+        Ok(errno) => matches!(errno, libc::EIO | libc::ESTALE | libc::EACCES),
+        Err(_) => false,
+    };
+    of_either || is_lane_fault(result)
+}
+
+/// True if a result (bytes or `-errno`) is an error that only a lane can cause: the connection, or the device, is gone.
+pub fn is_lane_fault(result: i64) -> bool {
     let Ok(errno) = c_int::try_from(result.saturating_neg()) else { return false };
-    if errno == libc::EBADF {
-        return lane != group.own();
-    }
     matches!(
         errno,
-        libc::EIO
-            | libc::ESTALE
-            | libc::ENOTCONN
+        libc::ENOTCONN
             | libc::ECONNABORTED
             | libc::ECONNREFUSED
             | libc::ECONNRESET
             | libc::ENODEV
             | libc::ENXIO
-            | libc::EACCES
             | libc::EREMOTEIO
             | libc::ESHUTDOWN
             | libc::ETIMEDOUT
@@ -358,9 +366,9 @@ pub fn settle(
     carry: impl Fn(c_int) -> isize,
 ) -> isize {
     let Choice { ticket, file, .. } = *choice;
-    let mut fault = is_lane_fault(group, ticket.lane, result as i64);
+    let mut fault = is_lane_fault(result as i64);
     if kind == Kind::Read {
-        if fault {
+        if may_be_lane_fault(group, ticket.lane, result as i64) {
             let failed = result;
             let other = elsewhere(group, fd, ticket.lane, &carry);
             // An error that the other lanes give as well is the file's.
@@ -378,7 +386,9 @@ pub fn settle(
             let own = carry(fd);
             result = if own >= 0 { own } else { result };
         }
-    } else if fault && result == -libc::EBADF as isize && file.is_some() {
+    } else if result == -libc::EBADF as isize && file.is_some() {
+        // The number of the lane's file means another file: nothing was sent.
+        group.miss(ticket.lane, group.pool().map_or(0, |pool| tracking::again_at(pool, raw::now_ns())));
         result = carry(fd);
     }
     finish(group, choice, kind, offset, result as i64, fault, raw::now_ns());

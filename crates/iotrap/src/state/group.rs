@@ -235,11 +235,9 @@ impl GroupRef {
             if group.node_ref().is_shared()
                 && let Some(fd) = group.file(lane)
                 && proof::is_file_of_lane(self.name, lane, fd)
-                && group.node().take_dirty_lane(lane)
-                && let Err(error) = raw::sync(fd, false)
+                && let Some(sync) = group.node_ref().begin_sync(lane)
             {
-                group.node().lane_write(lane);
-                result = result.and(Err(error));
+                result = result.and(raw::sync(fd, false).map(|()| sync.done()));
             }
             let closed = group.close_file(lane, file, self.name);
             result = result.and(closed);
@@ -260,6 +258,11 @@ impl GroupRef {
             return false;
         }
         if !proof::is_inode(fd, self.node().identity()) {
+            // The client of a lane is another one: its mount may be soft though that of the opened lane is hard.
+            let soft = |of| raw::identity(of).is_ok_and(|found| lanes::nfs::is_soft(found.device));
+            if soft(fd) || self.witness().is_some_and(soft) {
+                self.node().set_soft();
+            }
             self.node().set_apart();
             ANY_APART.store(true, SeqCst);
         }
@@ -379,6 +382,12 @@ impl Group {
     /// here.
     pub fn spreads_buffered(&self) -> bool {
         !self.writes() && self.pool().is_some_and(|pool| pool.config.buffered_reads)
+    }
+
+    /// True if the file was opened in a way that permits writes, or reads if `write` is false.
+    #[inline]
+    pub fn permits(&self, write: bool) -> bool {
+        self.flags() & libc::O_ACCMODE != if write { libc::O_RDONLY } else { libc::O_WRONLY }
     }
 
     /// True if the file was opened for writing.
@@ -584,9 +593,11 @@ impl GroupRef {
             return give_back();
         }
         for (lane, &file) in taken() {
-            let dirty = proof::is_file_of_lane(self.name, lane, file) && node.take_dirty_lane(lane);
-            if dirty && raw::sync(file, false).is_err() {
-                node.lane_write(lane); // the next sync says so
+            if proof::is_file_of_lane(self.name, lane, file)
+                && let Some(sync) = self.node_ref().begin_sync(lane)
+                && raw::sync(file, false).is_ok()
+            {
+                sync.done(); // otherwise the next sync tells the error
             }
         }
         let _closing = Closing::begin();

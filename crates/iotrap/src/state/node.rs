@@ -9,6 +9,8 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::OnceLock;
 
+use lanes::LANES_MAX;
+
 use crate::abi::raw;
 use crate::state::closing::{self, Closing};
 use crate::state::counted::Count;
@@ -35,10 +37,12 @@ pub struct Node {
     file_system: AtomicI64,
     /// Lanes of the file have page caches of their own: the file is another inode there.
     apart: AtomicBool,
+    /// The file lies on a mount that gives requests up (option soft).
+    soft: AtomicBool,
     /// The file was written through the opened lane's page cache since that cache was last written out.
     dirty: AtomicBool,
-    /// Lanes written to since they were last synced, a bit each.
-    lanes_dirty: AtomicU32,
+    /// For each lane: [`SYNCED`], [`WRITTEN`], or the number of the sync that is under way there and began last.
+    syncs: [AtomicU32; LANES_MAX],
     /// Lanes written to since the opened lane was last revalidated.
     lanes_wrote: AtomicBool,
     /// Requests on other lanes than the opened one that the kernel has not completed.
@@ -62,6 +66,36 @@ pub enum Lock {
     OfOpenFile,
 }
 
+/// A sync has covered every write that the lane was given.
+const SYNCED: u32 = 0;
+/// The lane was written since the last sync of it began.
+const WRITTEN: u32 = 1;
+
+/// The number of the next sync: above [`WRITTEN`]. One sync would have to outlast 2^32 others for a number to come
+/// twice.
+static NEXT_SYNC: AtomicU32 = AtomicU32::new(0);
+
+/// A sync of a lane that has begun. Dropped without [`LaneSync::done`], it has covered nothing: the lane is still to be
+/// synced.
+///
+/// A lane counts as synced when a sync has *ended*, and only if no write and no other sync has begun meanwhile. So of
+/// two syncs at a time each one reaches the lane: the second does not rely on the first, which may fail.
+#[derive(Clone, Copy)]
+pub struct LaneSync {
+    node: NodeRef,
+    lane: usize,
+    number: u32,
+}
+
+impl LaneSync {
+    /// Notes that the sync has ended, well or with an error that the program is told.
+    pub fn done(self) {
+        if let Some(sync) = self.node.get().syncs.get(self.lane) {
+            let _ = sync.compare_exchange(self.number, SYNCED, SeqCst, SeqCst); // unless more is to be synced
+        }
+    }
+}
+
 /// The program has not locked the file.
 const UNLOCKED: u8 = 0;
 /// A thread is about to lock the file for the first time, and gives up descriptors of the library before.
@@ -80,8 +114,9 @@ static NODES_OF_PROCESS: [Node; NODES] = [const {
         written: AtomicBool::new(false),
         file_system: AtomicI64::new(0),
         apart: AtomicBool::new(false),
+        soft: AtomicBool::new(false),
         dirty: AtomicBool::new(false),
-        lanes_dirty: AtomicU32::new(0),
+        syncs: [const { AtomicU32::new(SYNCED) }; LANES_MAX],
         lanes_wrote: AtomicBool::new(false),
         in_flight: AtomicU32::new(0),
         changing: AtomicU32::new(0),
@@ -121,6 +156,14 @@ impl NodeRef {
     /// True if others hold a reference, too.
     pub fn is_shared(self) -> bool {
         self.get().count.is_shared()
+    }
+
+    /// Begins a sync of a lane. None if a sync that has ended covers all of its writes.
+    pub fn begin_sync(self, lane: usize) -> Option<LaneSync> {
+        let sync = self.get().syncs.get(lane)?;
+        let number = NEXT_SYNC.fetch_add(1, Relaxed).wrapping_add(WRITTEN + 1).max(WRITTEN + 1);
+        let due = |now| (now != SYNCED).then_some(number);
+        sync.fetch_update(SeqCst, SeqCst, due).ok().map(|_| LaneSync { node: self, lane, number })
     }
 
     /// Begins a change of the file that the kernel makes on the opened lane, and waits until nothing is in flight on
@@ -222,8 +265,9 @@ pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     node.written.store(false, Relaxed);
     node.file_system.store(0, Relaxed);
     node.apart.store(false, Relaxed);
+    node.soft.store(false, Relaxed);
     node.dirty.store(false, Relaxed);
-    node.lanes_dirty.store(0, Relaxed);
+    node.syncs.iter().for_each(|sync| sync.store(SYNCED, Relaxed));
     node.lanes_wrote.store(false, Relaxed);
     node.in_flight.store(0, Relaxed);
     node.changing.store(0, Relaxed);
@@ -444,6 +488,18 @@ impl Node {
         self.apart.load(Relaxed)
     }
 
+    /// Notes that a mount of the file gives requests up after a time (option soft): a write that has failed there may
+    /// still arrive.
+    pub fn set_soft(&self) {
+        self.soft.store(true, SeqCst);
+    }
+
+    /// True if a mount of the file gives requests up.
+    #[inline]
+    pub fn is_soft(&self) -> bool {
+        self.soft.load(Acquire)
+    }
+
     /// True if a client of FUSE may have cached the whole file: Gluster's quick-read keeps files of at most 1 MiB.
     #[inline]
     pub fn is_small(&self) -> bool {
@@ -480,9 +536,8 @@ impl Node {
     /// Notes that a lane other than the opened one is about to be written.
     #[inline]
     pub fn lane_write(&self, lane: usize) {
-        let bit = 1 << (lane as u32 & 31);
-        if self.lanes_dirty.load(SeqCst) & bit == 0 {
-            self.lanes_dirty.fetch_or(bit, SeqCst);
+        if let Some(sync) = self.syncs.get(lane).filter(|sync| sync.load(SeqCst) != WRITTEN) {
+            sync.store(WRITTEN, SeqCst);
         }
         if !self.lanes_wrote.load(SeqCst) {
             self.lanes_wrote.store(true, SeqCst);
@@ -494,20 +549,10 @@ impl Node {
         self.lanes_wrote.load(SeqCst)
     }
 
-    /// True if a sync has to reach any other lane.
-    pub fn has_dirty_lanes(&self) -> bool {
-        self.lanes_dirty.load(SeqCst) != 0
-    }
-
-    /// Takes the lanes that a sync has to reach, a bit each. They count as synced from then on.
-    pub fn take_dirty_lanes(&self) -> u32 {
-        if self.lanes_dirty.load(SeqCst) == 0 { 0 } else { self.lanes_dirty.swap(0, SeqCst) }
-    }
-
-    /// True if a sync has to reach this lane. The lane counts as synced from then on.
-    pub fn take_dirty_lane(&self, lane: usize) -> bool {
-        let bit = 1 << (lane as u32 & 31);
-        self.lanes_dirty.load(SeqCst) & bit != 0 && self.lanes_dirty.fetch_and(!bit, SeqCst) & bit != 0
+    /// The lanes beside `own` that a sync has to reach, a bit each: those with writes that no sync has covered yet.
+    pub fn lanes_to_sync(&self, own: usize) -> u32 {
+        let due = |&(lane, sync): &(usize, &AtomicU32)| lane != own && sync.load(SeqCst) != SYNCED;
+        self.syncs.iter().enumerate().filter(due).fold(0, |lanes, (lane, _)| lanes | 1 << lane)
     }
 
     /// Counts a request that begins on another lane.
@@ -541,5 +586,50 @@ impl Node {
         if self.lanes_wrote.load(SeqCst) && self.lanes_wrote.swap(false, SeqCst) {
             raw::revalidate(fd);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node that no file has: the place is claimed by its numbers.
+    fn node(inode: u64) -> NodeRef {
+        // SAFETY: integers only: all zeros is a valid status.
+        let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+        (stat.st_dev, stat.st_ino) = (u64::MAX, inode);
+        find_or_make(&stat).unwrap()
+    }
+
+    /// A lane counts as synced when a sync has ended well, and no write and no other sync has begun since it began.
+    #[test]
+    fn two_syncs_at_a_time_both_reach_the_lane() {
+        let file = node(1);
+        assert!(file.begin_sync(2).is_none(), "nothing was written");
+        file.get().lane_write(2);
+        let (first, second) = (file.begin_sync(2).unwrap(), file.begin_sync(2));
+        assert!(second.is_some(), "the first sync has not ended, and may fail");
+        first.done();
+        assert_eq!(
+            file.get().lanes_to_sync(0),
+            1 << 2,
+            "the second sync may cover a write that the first one does not"
+        );
+        second.unwrap().done();
+        assert_eq!(file.get().lanes_to_sync(0), 0);
+        file.release();
+    }
+
+    #[test]
+    fn a_sync_covers_no_write_that_began_later_and_none_if_it_fails() {
+        let file = node(2);
+        file.get().lane_write(1);
+        let sync = file.begin_sync(1).unwrap();
+        file.get().lane_write(1);
+        sync.done();
+        assert_eq!(file.get().lanes_to_sync(0), 1 << 1, "a write came later");
+        let _failed = file.begin_sync(1).unwrap();
+        assert_eq!((file.get().lanes_to_sync(0), file.get().lanes_to_sync(1)), (1 << 1, 0), "it has not ended well");
+        file.release();
     }
 }

@@ -112,6 +112,10 @@ reasons! {
     RingUnknown = "an io_uring that the library has not seen being made, or by a registered or duplicated number",
     /// Only the opened lane can tell how such flags act on the file (RWF_APPEND, for example).
     Flagged = "request flags that only the opened lane understands",
+    /// The kernel refuses the request.
+    Forbidden = "a request that the mode of the descriptor forbids",
+    /// The client of such a mount gives a write up that its server may carry out later, over newer data.
+    Soft = "a write on soft mounts (mount option hard makes writes spread)",
     /// `--raw` has caught a call. The call may be spread: this reason exists for the statistics.
     Caught = lanes::environment::CAUGHT,
     /// All lanes of the pool are too busy for another request: this reason exists for the statistics.

@@ -35,6 +35,10 @@ static int buffered(const char *name, int flags)
 	int fd = open(name, flags | O_CREAT, 0644);
 	CHECK(fd >= 0);
 	CHECK_IS(posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM), 0); /* nothing is read ahead */
+	/* Only writes within the file are made asynchronous. */
+	if ((flags & O_ACCMODE) != O_RDONLY && !(flags & O_APPEND) && lseek(fd, 0, SEEK_END) == 0)
+		CHECK_IS(ftruncate(fd, 64 << 20), 0);
+	CHECK_IS(lseek(fd, 0, SEEK_SET), 0);
 	return fd;
 }
 
@@ -296,7 +300,7 @@ static void closing_is_harmless(void)
 			CHECK_IS((long long)events[index].res, BLOCK);
 		struct stat stat;
 		CHECK_IS(fstat(other, &stat), 0);
-		CHECK_IS(stat.st_size, 0);
+		CHECK_IS(stat.st_blocks, 0);
 		CHECK_IS(close(fd), 0);
 		CHECK_IS(close(other), 0);
 		CHECK((fd = open(name, O_RDONLY)) >= 0);
@@ -586,7 +590,7 @@ static void is_empty(const char *name)
 {
 	struct stat found;
 	CHECK_IS(stat(name, &found), 0);
-	CHECK_IS(found.st_size, 0);
+	CHECK_IS(found.st_blocks, 0);
 }
 
 /* A descriptor is closed, and its number is another file's, by calls that nobody sees. */
@@ -1011,6 +1015,7 @@ static void seals_come_after_writes(void)
 	for (int how = 0; how < 2; how++) {
 		int fd = memfd_create("sealed", MFD_ALLOW_SEALING | MFD_CLOEXEC), seals = F_SEAL_WRITE | F_SEAL_GROW;
 		CHECK(fd >= 0);
+		CHECK_IS(ftruncate(fd, LARGE_COUNT * LARGE), 0);
 		char *buffers = write_much(aio, fd), path[32];
 		CHECK_IS(how == 0 ? fcntl(fd, F_ADD_SEALS, seals) : syscall(SYS_fcntl, fd, F_ADD_SEALS, seals), 0);
 		all_written(aio);
@@ -1018,6 +1023,47 @@ static void seals_come_after_writes(void)
 		CHECK_IS(errno, EPERM);
 		snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
 		expect_blocks(path, 'n', LARGE_COUNT * LARGE / BLOCK);
+		CHECK_IS(close(fd), 0);
+		free(buffers);
+	}
+	CHECK_IS(io_destroy(aio), 0);
+}
+
+/* Calls that place by the size of a file see the writes that were submitted before. */
+static void ends_are_known(void)
+{
+	io_context_t aio = context(LARGE_COUNT + 1);
+	for (int how = 0; how < 4; how++) {
+		struct io_event events[LARGE_COUNT + 1];
+		int fd = open("growing", O_RDWR | O_CREAT | O_TRUNC, 0644), more = 0;
+		CHECK(fd >= 0);
+		char *buffers = write_much(aio, fd);
+		struct iocb record, *one = &record;
+		struct stat found;
+		int end = open("growing", O_WRONLY | (how < 2 ? O_APPEND : 0));
+		CHECK(end >= 0);
+		switch (how) {
+		case 0:
+			CHECK_IS(write(end, "tail", 4), 4);
+			break;
+		case 1:
+			io_prep_pwrite(&record, end, "tail", 4, 0);
+			CHECK_IS(io_submit(aio, 1, &one), 1);
+			more = 1;
+			break;
+		case 2:
+			CHECK_IS(lseek(end, 0, SEEK_END), LARGE_COUNT * LARGE);
+			CHECK_IS(write(end, "tail", 4), 4);
+			break;
+		default:
+			CHECK_IS(fstat(end, &found), 0);
+			CHECK_IS(pwrite(end, "tail", 4, found.st_size), 4);
+		}
+		CHECK_IS(io_getevents(aio, LARGE_COUNT + more, LARGE_COUNT + more, events, NULL), LARGE_COUNT + more);
+		char tail[5] = {0};
+		CHECK_IS(pread(fd, tail, 5, LARGE_COUNT * LARGE), 4);
+		CHECK(memcmp(tail, "tail", 4) == 0);
+		CHECK_IS(close(end), 0);
 		CHECK_IS(close(fd), 0);
 		free(buffers);
 	}
@@ -1083,6 +1129,7 @@ int main(int count, char **arguments)
 		{"flags_change_after_writes", flags_change_after_writes},
 		{"limits_come_after_writes", limits_come_after_writes},
 		{"seals_come_after_writes", seals_come_after_writes},
+		{"ends_are_known", ends_are_known},
 	};
 	CHECK(count == 2);
 	return run_named(tests, sizeof tests / sizeof *tests, arguments[1]);

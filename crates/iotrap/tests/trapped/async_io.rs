@@ -76,6 +76,7 @@ programs! {
     flags_change_after_writes: true,
     limits_come_after_writes: true,
     seals_come_after_writes: true,
+    ends_are_known: false,
 }
 
 /// A sync of data that was written over lanes does not hold the submitter up.

@@ -119,7 +119,7 @@ fn there(lane: &LaneFacts, lanes: &[LaneFacts], findings: &mut Findings) {
     if mount.is_nfs() && mount.option("soft").is_some() {
         let text = format!(
             "{path} is mounted soft: a server that does not answer in time becomes an I/O error for the program \
-             (hard waits for it)"
+             (hard waits for it); trap does not spread writes over soft mounts"
         );
         findings.warning("soft", text);
     }

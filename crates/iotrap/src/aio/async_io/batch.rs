@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
 use crate::abi::libaio::{Iocb, opcode};
 use crate::abi::raw;
+use crate::abi::readable;
 use crate::aio::async_io::driver::{BATCH, MAX_TRANSFER};
 use crate::aio::async_io::engine::{Engine, RECORDS};
 use crate::aio::async_io::record::{Inode, LANES, NONE, Task, Work};
@@ -31,6 +32,18 @@ fn read_cached(request: &Iocb) -> Option<u64> {
         raw::transfer_vectors(libc::SYS_preadv2, request.file, &raw const vector, 1, request.offset, libc::RWF_NOWAIT)
     };
     u64::try_from(result).ok().filter(|&got| got == request.count && got > 0)
+}
+
+/// The bytes of all vectors of a request; None if the kernel will refuse them.
+fn total(request: &Iocb) -> Option<u64> {
+    let count = usize::try_from(request.count).ok().filter(|_| request.count <= VECTORS)?;
+    let mut lengths = 0u64;
+    for at in 0..count {
+        let place = (request.buffer as usize).wrapping_add(at * size_of::<libc::iovec>());
+        let vector: libc::iovec = readable::read(core::ptr::with_exposed_provenance(place))?;
+        lengths = lengths.checked_add(vector.iov_len as u64)?;
+    }
+    Some(lengths)
 }
 
 fn is_eventfd(fd: c_int) -> bool {
@@ -138,14 +151,13 @@ impl Batch {
             libc::S_IFBLK if !direct => {}
             _ => return None,
         }
-        let bytes = if vectored { u64::MAX } else { request.count };
+        let bytes = if vectored { total(request)? } else { request.count };
         let end = (request.offset as u64).saturating_add(bytes);
-        if direct {
-            let extends = end > stat.st_size as u64;
-            let has_holes = (stat.st_blocks as u64).saturating_mul(512) < stat.st_size as u64;
-            if !extends && !has_holes {
-                return None;
-            }
+        // The program may look for the end of the file, or append there, as soon as io_submit has returned.
+        let extends = write && stat.st_mode & libc::S_IFMT == libc::S_IFREG && end > stat.st_size as u64;
+        let has_holes = (stat.st_blocks as u64).saturating_mul(512) < stat.st_size as u64;
+        if extends || (direct && !has_holes) {
+            return None;
         }
         if write && !self.may_write_by_engine(end) {
             return None;
@@ -172,7 +184,7 @@ impl Batch {
         if request.options & !RESFD != 0 || request.flags != 0 || !nothing {
             return None;
         }
-        let lanes = GroupRef::of(request.file).is_some_and(|group| group.node().has_dirty_lanes());
+        let lanes = GroupRef::of(request.file).is_some_and(|group| group.node().lanes_to_sync(group.own()) != 0);
         if !lanes && self.engine.writing.load(Acquire) == 0 {
             return None;
         }
@@ -198,11 +210,10 @@ impl Batch {
             Reason::Busy.count();
             return false;
         };
-        // The lanes that a sync has to reach beside the opened one. They count as synced, unless the request cannot be
-        // taken after all.
+        // The lanes that a sync has to reach beside the opened one. They count as synced when the request has ended.
         let syncs = matches!(wanted.work, Work::Sync { .. });
         let group = if syncs { GroupRef::of(request.file) } else { None };
-        let lanes = group.as_ref().map_or(0, |group| group.node().take_dirty_lanes() & !(1 << (group.own() & 31)));
+        let lanes = group.as_ref().map_or(0, |group| group.node().lanes_to_sync(group.own()));
         let record = engine.record(index);
         let mut task = Task::new(wanted.work, request.offset as u64);
         // SAFETY: the record was free: it belongs to this thread.
@@ -235,9 +246,6 @@ impl Batch {
         task.release();
         let places = task.lanes.into_iter().take(task.lane_count);
         places.chain([task.file, task.event_file]).for_each(|place| self.let_go(ring, place));
-        if let Some(group) = &group {
-            (0..LANES).filter(|&at| lanes & 1 << at != 0).for_each(|at| group.node().lane_write(at));
-        }
         queue.pending.fetch_sub(1, AcqRel);
         queue.unfetched.fetch_sub(1, AcqRel);
         engine.free.give_back(index);
