@@ -189,7 +189,7 @@ fn events_that_distort_a_run_are_counted_and_warned_of() {
     }
 }
 
-/// What cannot be repaired ends in bounded time, and the error has the target's fault.
+/// A fault that repeats do not mend ends the run in bounded time, and the error names the fault.
 #[test]
 fn a_target_that_never_serves_ends_the_run_with_its_fault() {
     let place = directory();
