@@ -251,7 +251,8 @@ guest=$!
 while IFS= read -r line; do
   line=${line%$'\r'}
   case $line in
-    guest-exit-status\ *) status=${line#* }; status=${status%$'\r'}; begun= ;;
+    # Before it stands the last line of a script that does not end it.
+    *guest-exit-status\ *) printf '%s' "${line%guest-exit-status *}"; status=${line##* }; status=${status%$'\r'}; begun= ;;
     *guest-begins) begun=1 ;;
     *) if [ -n "${begun:-}" ]; then printf '%s\n' "$line"; else printf '%s\n' "$line" >> "$work/before"; fi ;;
   esac

@@ -126,3 +126,95 @@ fn a_log_is_replayed_on_a_namespace() {
     assert!(line.contains("carries xfs"), "{line}");
     served.end();
 }
+
+#[path = "../crates/nvmf/tests/double/mod.rs"]
+mod double;
+use double::{Mood, Style, Whim};
+use nvmf::pdu::{Agreement, C2hData, MAX_HEADER_BYTES, R2t};
+use nvmf::spec::Status;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A target whose I/O commands have this fate, by their number.
+fn faulty(fate: impl Fn(u32, u16) -> Mood + Send + Sync + 'static) -> double::Server {
+    let count = AtomicU32::new(0);
+    let whim: Whim = Arc::new(move |command| fate(count.fetch_add(1, Ordering::Relaxed), command.cid));
+    double::Server::start(Style::default(), 1 << 20, whim)
+}
+
+fn unit(write: impl FnOnce(&Agreement, &mut [u8]) -> usize, data: usize) -> Vec<u8> {
+    let mut bytes = vec![0; MAX_HEADER_BYTES];
+    let len = write(&Agreement::default(), &mut bytes);
+    bytes.truncate(len);
+    bytes.resize(len + data, 0);
+    bytes
+}
+
+fn at(server: &double::Server) -> String {
+    let nqn = Style::default().subnqn;
+    format!("--filename=trtype=tcp traddr=127.0.0.1 trsvcid={} subnqn={nqn} ns=1", server.address.port())
+}
+
+/// Each connection lost, each retry and each repeat is in the text, in fio's JSON, and a warning.
+#[test]
+fn events_that_distort_a_run_are_counted_and_warned_of() {
+    let place = directory();
+    for (name, count, fate) in [
+        (
+            "close",
+            "connections_lost",
+            (|n, _| if n % 100 == 50 { Mood::Close } else { Mood::Serve }) as fn(u32, u16) -> Mood,
+        ),
+        ("not ready", "requests_retried", |n, _| {
+            if n % 10 == 5 { Mood::Fail(Status::NAMESPACE_NOT_READY) } else { Mood::Serve }
+        }),
+        ("path", "path_waits", |n, _| if n == 5 { Mood::Fail(Status::ANA_INACCESSIBLE) } else { Mood::Serve }),
+        ("by host", "path_waits", |n, _| if n == 5 { Mood::Fail(Status::ABORTED_BY_HOST) } else { Mood::Serve }),
+        ("damage", "requests_retried", |n, _| if n == 5 { Mood::Shorten } else { Mood::Serve }),
+        ("silent", "timeouts", |n, _| if n == 5 { Mood::Ignore } else { Mood::Serve }),
+    ] {
+        let server = faulty(fate);
+        let filename = at(&server);
+        let limits = ["--number_ios=120", "--reconnect_delay=0", "--io_timeout=1", "--iodepth=4"];
+        let output = run(place.path(), &[&load(&filename, "--rw=randread")[..], &limits].concat());
+        let said = stdout(&output);
+        assert_eq!(output.status.code(), Some(0), "{name}: {said}");
+        assert!(said.contains("disturbed"), "{name}: {said}");
+        let json = [&limits[..], &["--output-format=json"]].concat();
+        let server = faulty(fate);
+        let filename = at(&server);
+        let said = stdout(&run(place.path(), &[&load(&filename, "--rw=randread")[..], &json].concat()));
+        let value: serde_json::Value = serde_json::from_str(&said).expect(&said);
+        assert!(value["jobs"][0]["disturbances"][count].as_u64() > Some(0), "{name}: {said}");
+    }
+}
+
+/// A fault that repeats do not mend ends the run in bounded time, and the error names the fault.
+#[test]
+fn a_target_that_never_serves_ends_the_run_with_its_fault() {
+    let place = directory();
+    let gap =
+        |cid| unit(|a, out| C2hData { cid, offset: 512, length: 512, last: false, success: false }.write(a, out), 512);
+    let r2t = |cid| unit(|a, out| R2t { cid, ttag: 9, offset: 0, length: 4096 }.write(a, out), 0);
+    let unknown = |cid: u16| {
+        unit(|a, out| C2hData { cid: cid + 99, offset: 0, length: 512, last: false, success: false }.write(a, out), 512)
+    };
+    type Fate = Box<dyn Fn(u32, u16) -> Mood + Send + Sync>;
+    let faults: [(&str, Fate); 6] = [
+        ("closed the connection", Box::new(|_, _| Mood::Close)),
+        ("DATAO", Box::new(move |_, cid| Mood::Say(gap(cid)))),
+        ("CCCID", Box::new(move |_, cid| Mood::Say(r2t(cid)))),
+        ("CCCID", Box::new(move |_, cid| Mood::Say(unknown(cid)))),
+        ("no answer for 1 s", Box::new(|_, _| Mood::Ignore)),
+        ("LBA Out of Range", Box::new(|_, _| Mood::Fail(Status::LBA_OUT_OF_RANGE.do_not_retry()))),
+    ];
+    for (fault, fate) in faults {
+        let server = faulty(fate);
+        let filename = at(&server);
+        let limits = ["--number_ios=120", "--reconnect_delay=0", "--io_timeout=1", "--iodepth=4"];
+        let output = run(place.path(), &[&load(&filename, "--rw=randread")[..], &limits].concat());
+        let said = stdout(&output);
+        assert_eq!(output.status.code(), Some(1), "{fault}: {said}");
+        assert!(said.contains(fault), "{fault}: {said}");
+    }
+}

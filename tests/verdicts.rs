@@ -13,8 +13,9 @@ use measure::verdict::CODES;
 use serde_json::Value;
 
 /// Verdicts that other tests of the program bring up, and where.
-const ELSEWHERE: [(&str, &str); 5] = [
+const ELSEWHERE: [(&str, &str); 6] = [
     ("different-blocks", include_str!("compare.rs")),
+    ("disturbed", include_str!("nvme_tcp.rs")),
     ("host-slow", include_str!("hosts_run.rs")),
     ("no-limit", include_str!("sweep_axes.rs")),
     ("process-lost", include_str!("files.rs")),

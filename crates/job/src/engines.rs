@@ -158,11 +158,12 @@ pub static ENGINES: &[EngineSpec] = &[
         .aliases(&["gfapi_async"]).opens_files().options(&["volume", "brick", "single-instance"]),
     Engine::new("nvme_tcp", "NVMe over TCP, without the kernel's initiator").opens_files().options(&[
         "subnqn", "hostnqn", "hostid", "dhchap_key", "dhchap_ctrlr_key", "tls_key", "concat", "digest_enable",
-        "nr_io_queues", "keep_alive_tmo", "ctrl_loss_tmo", "hostname", "port", "poll", "discard_payload",
+        "nr_io_queues", "keep_alive_tmo", "ctrl_loss_tmo", "reconnect_delay",
+        "io_timeout", "hostname", "port", "poll", "discard_payload",
     ]),
     Engine::new("nvme_rdma", "NVMe over RDMA, without the kernel's initiator").opens_files().options(&[
         "subnqn", "hostnqn", "hostid", "dhchap_key", "dhchap_ctrlr_key", "nr_io_queues", "keep_alive_tmo",
-        "ctrl_loss_tmo", "hostname", "port", "poll",
+        "ctrl_loss_tmo", "reconnect_delay", "io_timeout", "hostname", "port", "poll",
     ]),
     Engine::new("sg", "SCSI commands to /dev/sda, or to /dev/sg0: asynchronous there, without direct=1 and sync=1").by_commands()
         .options(&["readfua", "writefua", "sg_write_mode"]),

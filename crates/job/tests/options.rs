@@ -69,6 +69,8 @@ fn a_default_that_is_written_out_changes_nothing() {
         "concat",
         "keep_alive_tmo",
         "ctrl_loss_tmo",
+        "reconnect_delay",
+        "io_timeout",
         "stat_type",
         "nodelay",
         "pingpong",

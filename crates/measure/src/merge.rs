@@ -29,6 +29,7 @@ impl JobResult {
             interval_ns: _,
             verified,
             zone_resets,
+            disturbances,
             reporting: _,
             continue_on_error,
             first_error,
@@ -41,6 +42,7 @@ impl JobResult {
         } = other;
         self.clones += clones;
         self.zone_resets += zone_resets;
+        self.disturbances.add(disturbances);
         self.start_unix_ms = self.start_unix_ms.min(*start_unix_ms);
         self.runtime_ns = self.runtime_ns.max(*runtime_ns);
         self.elapsed_ns = self.elapsed_ns.max(*elapsed_ns);

@@ -145,6 +145,9 @@ pub struct JobResult {
     /// Of `zonemode=zbd`: zones that were reset.
     #[serde(default)]
     pub zone_resets: u64,
+    /// Events that distort the figures.
+    #[serde(default)]
+    pub disturbances: Disturbances,
     /// The figures that the job wants reported, and how.
     #[serde(default)]
     pub reporting: Reporting,
@@ -171,6 +174,77 @@ pub struct JobResult {
     /// The statements that were tried on this job's numbers, each with its outcome.
     #[serde(default)]
     pub checks: Vec<Check>,
+}
+
+/// Events that distort a measurement: the op succeeded, but its latency is that of the recovery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Disturbances {
+    /// Connections that broke and were made again.
+    pub connections_lost: u64,
+    /// Requests that were issued again because their connection broke.
+    pub requests_repeated: u64,
+    /// Requests that were issued again because the storage failed them and allowed another attempt.
+    pub requests_retried: u64,
+    /// Attempts that failed with the path to the storage, and waited for it.
+    pub path_waits: u64,
+    /// Requests without an answer in time, which were aborted.
+    pub timeouts: u64,
+    /// Transfers that moved fewer bytes than they had to, and were continued by another request.
+    pub short_transfers: u64,
+}
+
+impl Disturbances {
+    /// Each count with its name in fio's JSON, and as people read it.
+    pub fn counts(&self) -> [(&'static str, &'static str, u64); 6] {
+        [
+            ("connections_lost", "connections lost", self.connections_lost),
+            ("requests_repeated", "requests repeated", self.requests_repeated),
+            ("requests_retried", "requests retried", self.requests_retried),
+            ("path_waits", "waits for a path", self.path_waits),
+            ("timeouts", "timeouts", self.timeouts),
+            ("short_transfers", "short transfers continued", self.short_transfers),
+        ]
+    }
+
+    /// The counts that are not 0, as a list; empty if nothing happened.
+    pub fn listed(&self) -> String {
+        let happened = self.counts().into_iter().filter(|(_, _, count)| *count > 0);
+        happened.map(|(_, name, count)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Adds the events of another clone or point.
+    pub fn add(&mut self, other: &Disturbances) {
+        self.combine(other, u64::saturating_add);
+    }
+
+    /// The events that came after `earlier`.
+    #[must_use]
+    pub fn since(mut self, earlier: &Disturbances) -> Disturbances {
+        self.combine(earlier, u64::saturating_sub);
+        self
+    }
+
+    fn combine(&mut self, other: &Disturbances, with: fn(u64, u64) -> u64) {
+        let Disturbances {
+            connections_lost,
+            requests_repeated,
+            requests_retried,
+            path_waits,
+            timeouts,
+            short_transfers,
+        } = other;
+        for (mine, theirs) in [
+            (&mut self.connections_lost, connections_lost),
+            (&mut self.requests_repeated, requests_repeated),
+            (&mut self.requests_retried, requests_retried),
+            (&mut self.path_waits, path_waits),
+            (&mut self.timeouts, timeouts),
+            (&mut self.short_transfers, short_transfers),
+        ] {
+            *mine = with(*mine, *theirs);
+        }
+    }
 }
 
 /// The ramp of a run, which no other figure counts.

@@ -79,6 +79,7 @@ pub const CODES: &[&str] = &[
     "clones-on-same-blocks",
     "writes-not-synced",
     "allocating-writes",
+    "disturbed",
     "errors-tolerated",
     "interval-too-short",
     "too-few-samples",

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use measure::schema::{
-    DirectionResult, DiskUtil, HostsResult, Interval, JobResult, LatencyTarget, PriorityLatency, Provenance, RunResult,
-    SteadyState, Unified,
+    DirectionResult, DiskUtil, Disturbances, HostsResult, Interval, JobResult, LatencyTarget, PriorityLatency,
+    Provenance, RunResult, SteadyState, Unified,
 };
 use measure::{Direction, Histogram, stats};
 
@@ -148,6 +148,12 @@ fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {
         let failed = job.directions.iter().map(|(_, result)| result.failed_ops).sum();
         let first = job.first_error.map_or(0, i32::unsigned_abs).into();
         out.extend(object([("total_err", Integer(failed)), ("first_error", Integer(first))]));
+    }
+    // Beyond fio: events that distort the figures, if there were any.
+    if job.disturbances != Disturbances::default() {
+        let counts = job.disturbances.counts();
+        let counts = counts.into_iter().map(|(name, _, count)| (name.into(), Integer(count))).collect();
+        out.push(("disturbances".into(), Object(counts)));
     }
     let target = job.latency_target.unwrap_or(LatencyTarget {
         depth: job.facts.iodepth,

@@ -635,6 +635,8 @@ static ENGINES: &[OptionSpec] = &[
     option("discard_payload", Bool(|d, v| d.other("discard_payload", if v { "1" } else { "0" })), "0", "Throw the data of reads away in the kernel, without copying them: for measuring a target"),
     option("keep_alive_tmo", Count(0, 3600, |d, v| d.other("keep_alive_tmo", &v.to_string())), "15", "Seconds of silence after which the target may drop the host; 0 means never"),
     option("ctrl_loss_tmo", Count(0, U32, |d, v| d.other("ctrl_loss_tmo", &v.to_string())), "30", "Seconds that the host tries to reach a lost target before requests fail"),
+    option("reconnect_delay", Count(0, 3600, |d, v| d.other("reconnect_delay", &v.to_string())), "1", "Seconds from one attempt to reach a lost target to the next"),
+    option("io_timeout", Count(0, 86400, |d, v| d.other("io_timeout", &v.to_string())), "30", "Seconds after which a command without an answer is aborted, and then its connections are; 0 means never"),
     option("hostname", Text(|d, v| d.other("hostname", v)), "", "Address of the target, or of the side that listens"),
     option("port", Count(1, 65535, |d, v| d.other("port", &v.to_string())), "", "Port of the target, or of the side that listens; each clone adds its number"),
     option("protocol", Word(PROTOCOL_WORDS, |d, v| d.other("protocol", v)), "tcp", "Protocol of the socket").aliases(&["proto"]),

@@ -145,7 +145,7 @@ impl Engine for Exec {
         Ok(())
     }
 
-    fn abandon(&mut self) {
+    fn abandon(&mut self, _patience: std::time::Duration) {
         let Some((child, _)) = &self.running else { return };
         // The time is over: the way in which the program ends now is not its own.
         let id = child.id() as libc::pid_t;
@@ -168,6 +168,6 @@ impl Engine for Exec {
 
 impl Drop for Exec {
     fn drop(&mut self) {
-        self.abandon();
+        self.abandon(std::time::Duration::ZERO);
     }
 }

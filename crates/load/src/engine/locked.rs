@@ -152,8 +152,8 @@ impl Engine for Locked {
         self.engine.begin(is_stopped)
     }
 
-    fn abandon(&mut self) {
-        self.engine.abandon();
+    fn abandon(&mut self, patience: std::time::Duration) {
+        self.engine.abandon(patience);
     }
 
     fn failure(&mut self) -> Option<io::Error> {
@@ -162,6 +162,10 @@ impl Engine for Locked {
 
     fn reason(&self, errno: i32) -> Option<String> {
         self.engine.reason(errno)
+    }
+
+    fn disturbances(&self) -> measure::schema::Disturbances {
+        self.engine.disturbances()
     }
 
     fn stray_bytes(&self) -> u64 {

@@ -12,11 +12,13 @@
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use job::Job;
 use job::engines::EngineSpec;
 use job::job::FileLock;
 use job::workload::OpKind;
+use measure::schema::Disturbances;
 use pace::Poll;
 
 use crate::files::elsewhere::own_files_only;
@@ -163,7 +165,15 @@ pub trait Engine: Send {
 
     /// Ends the requests that wait for somebody else, such as a peer that has nothing to send: nothing is to be issued
     /// any more. They complete as [`Completion::ENDED`].
-    fn abandon(&mut self) {}
+    ///
+    /// A request that still moves gets `patience` to end; an engine that can gives the others up with ETIMEDOUT, and
+    /// [`Engine::reason`] says so.
+    fn abandon(&mut self, _patience: Duration) {}
+
+    /// Events so far that distort the measurement.
+    fn disturbances(&self) -> Disturbances {
+        Disturbances::default()
+    }
 
     /// The failure of the engine's work that no op shows, if there is one: a program that ended with an error. Asked
     /// when all ops have finished.

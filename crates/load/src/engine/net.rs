@@ -214,7 +214,7 @@ impl Engine for Net {
         Ok(())
     }
 
-    fn abandon(&mut self) {
+    fn abandon(&mut self, _patience: std::time::Duration) {
         if let Some(op) = self.waiting.take() {
             // Bytes that have come, or gone, are transferred.
             let result = if op.moved > 0 && !self.pingpong { i64::from(op.moved) } else { Completion::ENDED };

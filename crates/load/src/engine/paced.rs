@@ -187,8 +187,8 @@ impl Engine for Paced {
         self.inner.begin(is_stopped)
     }
 
-    fn abandon(&mut self) {
-        self.inner.abandon();
+    fn abandon(&mut self, patience: std::time::Duration) {
+        self.inner.abandon(patience);
     }
 
     fn failure(&mut self) -> Option<io::Error> {
@@ -197,6 +197,10 @@ impl Engine for Paced {
 
     fn reason(&self, errno: i32) -> Option<String> {
         self.inner.reason(errno)
+    }
+
+    fn disturbances(&self) -> measure::schema::Disturbances {
+        self.inner.disturbances()
     }
 
     fn stray_bytes(&self) -> u64 {

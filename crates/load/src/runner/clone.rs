@@ -164,6 +164,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         cpu: cpu_usage().since(&rusage_at_start.get()),
         depth: recorded.depth,
         intervals: recorded.intervals,
+        disturbances: recorded.disturbances,
         backlog: recorded.backlog,
         ramp: recorded.ramp,
         interval_ns,
@@ -249,6 +250,7 @@ fn measure<T: Traffic>(mut generator: Generator<T>, orders: &Orders) -> Measured
     if let Some(error) = gear.engine.failure() {
         outcome = outcome.and(Err(engine_failed("the work of", gear.job, error)));
     }
+    gear.recorder.disturbed(gear.engine.disturbances());
     gear.recorder.lost(gear.engine.lost_messages());
     gear.recorder.take_back(gear.engine.stray_bytes());
     let end_ns = gear.clock.now_ns();

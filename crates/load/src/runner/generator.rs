@@ -14,6 +14,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use job::Job;
 use job::workload::{Op, OpKind};
@@ -132,6 +133,11 @@ struct State {
     publish_at: u64,
     now: u64,
 }
+
+/// The time that requests in flight get after the end of the work, as a device gets for a request.
+const END_PATIENCE: Duration = Duration::from_secs(30);
+/// The time that requests in flight get after a signal: a person waits.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The time between two reports of a clone's progress to the runner.
 const PUBLISH_NS: u64 = 50_000_000;
@@ -485,7 +491,7 @@ impl<T: Traffic> Generator<'_, T> {
                 flight.transferred += bytes as u32;
                 let skip = flight.transferred;
                 let op = flight.op;
-                self.gear.recorder.short(direction);
+                self.gear.recorder.continued(direction);
                 let rest = Request {
                     slot: completion.slot,
                     kind: op.kind,
@@ -706,6 +712,7 @@ impl<T: Traffic> Generator<'_, T> {
     fn end_ramp(&mut self, state: &mut State) {
         state.measuring_from = u64::MAX;
         if self.gear.job.has_ramp() {
+            self.gear.recorder.disturbed(self.gear.engine.disturbances());
             self.gear.recorder.end_ramp(state.now);
             let backlog = self.backlog(state);
             self.gear.recorder.began(backlog);
@@ -730,7 +737,8 @@ impl<T: Traffic> Generator<'_, T> {
         let mut done = Vec::new();
         let mut first_failure = Ok(());
         self.forget_refused(state);
-        self.gear.engine.abandon();
+        let is_stopped = self.gear.stop_all.load(Relaxed) != 0 || self.gear.seat.is_stopped();
+        self.gear.engine.abandon(if is_stopped { STOP_PATIENCE } else { END_PATIENCE });
         while state.in_flight > 0 {
             self.submit(state)?;
             let min = usize::from(state.unsubmitted.len() < state.in_flight);

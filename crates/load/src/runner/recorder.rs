@@ -1,7 +1,9 @@
 //! Measurements of a clone: counts, latencies, depth, intervals. No lock, no system call, no allocation per op.
 
 use job::Job;
-use measure::schema::{Backlog, DepthDistribution, DirectionResult, Interval, PriorityLatency, Ramp, SyncResult};
+use measure::schema::{
+    Backlog, DepthDistribution, DirectionResult, Disturbances, Interval, PriorityLatency, Ramp, SyncResult,
+};
 
 use measure::{Direction, Histogram, PerDirection};
 
@@ -53,6 +55,11 @@ pub struct Recorder {
     verify: VerifyTime,
     backlog: Backlog,
     ramp: Option<Ramp>,
+    /// Transfers that were continued.
+    continued: u64,
+    /// Events of the engine, those before the measured part excepted.
+    disturbances: Disturbances,
+    disturbed_before: Disturbances,
 }
 
 /// The time for which data were read back, which is not time of the workload.
@@ -105,6 +112,9 @@ impl Recorder {
             verify: VerifyTime::default(),
             backlog: Backlog::default(),
             ramp: None,
+            continued: 0,
+            disturbances: Disturbances::default(),
+            disturbed_before: Disturbances::default(),
         }
     }
 
@@ -124,6 +134,8 @@ impl Recorder {
                 result.lat_intended_ns = Some(Histogram::new());
             }
         }
+        self.continued = 0;
+        self.disturbed_before = self.disturbances;
         self.sync = SyncResult::default();
         self.depth = Depth::default();
         self.intervals.clear();
@@ -246,9 +258,20 @@ impl Recorder {
         self.sync.lat_ns.record(times.completed.saturating_sub(times.created));
     }
 
-    /// Counts a transfer that came up short and is being continued.
+    /// Counts a transfer that came up short.
     pub fn short(&mut self, direction: Direction) {
         self.directions[direction].short_ops += 1;
+    }
+
+    /// Counts a transfer that came up short and is being continued.
+    pub fn continued(&mut self, direction: Direction) {
+        self.short(direction);
+        self.continued += 1;
+    }
+
+    /// Takes note of the engine's events so far.
+    pub fn disturbed(&mut self, events: Disturbances) {
+        self.disturbances = events;
     }
 
     /// Counts messages that never came.
@@ -324,7 +347,10 @@ impl Recorder {
                 _ => elapsed.saturating_sub(verifying_ns),
             };
         }
+        let mut disturbances = self.disturbances.since(&self.disturbed_before);
+        disturbances.short_transfers += self.continued;
         Recorded {
+            disturbances,
             directions: self.directions,
             first_error: self.first_error,
             sync: self.sync,
@@ -340,6 +366,7 @@ impl Recorder {
 /// The numbers that a recorder leaves.
 #[derive(Debug)]
 pub struct Recorded {
+    pub disturbances: Disturbances,
     /// Counts and latencies of each direction.
     pub directions: PerDirection<DirectionResult>,
     /// Error number of the first failure that the job tolerated.

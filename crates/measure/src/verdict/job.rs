@@ -139,6 +139,7 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
         },
         find: allocating_writes,
     },
+    Rule { code: "disturbed", basis: |_| Basis::Known, find: disturbed },
     Rule { code: "errors-tolerated", basis: |job| Basis::applies(job.continue_on_error), find: errors_tolerated },
     Rule { code: "interval-too-short", basis: |_| Basis::Known, find: interval_too_short },
     Rule { code: "too-few-samples", basis: |_| Basis::Known, find: too_few_samples },
@@ -206,6 +207,19 @@ fn verify_mismatch(job: &JobResult) -> Option<Verdict> {
         "The storage, or a part on the way to it, returned wrong data.",
         "The job's error names the file, the offset, the expected and the actual value; do not trust this storage with data.",
     ))
+}
+
+fn disturbed(job: &JobResult) -> Option<Verdict> {
+    let happened = job.disturbances.listed();
+    (!happened.is_empty()).then(|| {
+        verdict(
+            "disturbed",
+            Severity::Warning,
+            format!("the run met {happened}"),
+            "Throughput and latency hold the time of the recovery, and not only that of the storage.",
+            "Look at the target's log and at the network, and measure again when nothing breaks.",
+        )
+    })
 }
 
 fn errors_tolerated(job: &JobResult) -> Option<Verdict> {

@@ -1,5 +1,7 @@
 //! JSON-RPC 2.0 (<https://www.jsonrpc.org/specification>): requests, batches and notifications in, answers out.
 
+use std::io;
+
 use serde_json::{Map, Value, json};
 
 /// Codes of the specification, and SPDK's one for a call at the wrong time.
@@ -48,24 +50,59 @@ impl RpcError {
 /// The answer of a method.
 pub type Outcome = Result<Value, RpcError>;
 
-/// The answer to a text that was sent, if one is due: notifications get none.
+/// Answers a text that was sent: `send` gets the bytes of the answer in pieces, as they are made, and no byte where no
+/// answer is due. Notifications get none; the requests of a batch are answered in one array.
 ///
-/// `call` carries out a method with its parameters; None where the request has none. Each request of a batch is
-/// answered, in one array.
-pub fn answer(text: &[u8], call: &mut dyn FnMut(&str, Option<&Value>) -> Outcome) -> Option<Value> {
-    match serde_json::from_slice(text) {
-        Ok(Value::Array(requests)) if !requests.is_empty() => {
-            let answers: Vec<Value> = requests.iter().filter_map(|request| one(request, call)).collect();
-            (!answers.is_empty()).then_some(Value::Array(answers))
-        }
-        Ok(request) => one(&request, call),
-        Err(error) => Some(parse_error(&error.to_string())),
+/// `call` carries out a method with its parameters; None where the request has none.
+///
+/// # Errors
+/// The first error of `send`: the rest of a batch is not carried out then, because nobody hears its answers.
+pub fn answer_in_pieces(
+    text: &[u8],
+    call: &mut dyn FnMut(&str, Option<&Value>) -> Outcome,
+    send: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let requests = match serde_json::from_slice(text) {
+        Ok(Value::Array(requests)) if !requests.is_empty() => requests,
+        Ok(request) => return one(&request, call).map_or(Ok(()), |answer| send(&line(&answer)?)),
+        Err(error) => return send(&line(&parse_error(&error.to_string()))?),
+    };
+    let mut has_begun = false;
+    for request in &requests {
+        let Some(answer) = one(request, call) else { continue };
+        let mut piece = vec![if std::mem::replace(&mut has_begun, true) { b',' } else { b'[' }];
+        serde_json::to_writer(&mut piece, &answer)?;
+        send(&piece)?;
     }
+    if has_begun { send(b"]\n") } else { Ok(()) }
+}
+
+/// The whole answer to a text, if one is due: see [`answer_in_pieces`].
+pub fn answer(text: &[u8], call: &mut dyn FnMut(&str, Option<&Value>) -> Outcome) -> Option<Value> {
+    let mut sent = Vec::new();
+    let mut send = |piece: &[u8]| {
+        sent.extend_from_slice(piece);
+        Ok(())
+    };
+    let whole = answer_in_pieces(text, call, &mut send).and_then(|()| Ok(serde_json::from_slice(&sent)?));
+    whole.ok()
+}
+
+/// The bytes of an answer on a line.
+pub fn line(answer: &Value) -> io::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec(answer)?;
+    text.push(b'\n');
+    Ok(text)
 }
 
 /// The answer to a text that is not JSON: nobody knows its id.
 pub fn parse_error(why: &str) -> Value {
     response(Value::Null, Err(RpcError::new(code::PARSE_ERROR, format!("Parse error: {why}"))))
+}
+
+/// An answer to a client whose requests nobody reads.
+pub fn refusal(error: RpcError) -> Value {
+    response(Value::Null, Err(error))
 }
 
 fn one(request: &Value, call: &mut dyn FnMut(&str, Option<&Value>) -> Outcome) -> Option<Value> {
@@ -115,6 +152,23 @@ mod tests {
             ("none", None) => Ok(json!(true)),
             _ => Err(RpcError::new(code::METHOD_NOT_FOUND, "Method not found")),
         })
+    }
+
+    /// The client has gone after the first answer: nobody carries out the rest.
+    #[test]
+    fn a_batch_ends_with_its_client() {
+        let (mut calls, mut pieces) = (0, 0);
+        let batch = format!("[{}]", vec![r#"{"method":"m","id":1}"#; 100].join(","));
+        let mut call = |_: &str, _: Option<&Value>| {
+            calls += 1;
+            Ok(json!("x".repeat(1 << 20)))
+        };
+        let mut send = |_: &[u8]| {
+            pieces += 1;
+            if pieces > 1 { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+        };
+        let error = answer_in_pieces(batch.as_bytes(), &mut call, &mut send).expect_err("it is told");
+        assert_eq!((error.kind(), calls, pieces), (io::ErrorKind::BrokenPipe, 2, 2));
     }
 
     fn code_of(answer: Option<Value>) -> i64 {

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags};
 use serde_json::Value;
 
-use super::jsonrpc::{self, Outcome};
+use super::jsonrpc::{self, Outcome, RpcError};
 use super::stream::{Piece, Splitter};
 
 /// SPDK's default, so that its `rpc.py` and scripts find this target without being told.
@@ -118,6 +119,14 @@ fn make_room(path: &Path) -> io::Result<()> {
     }
 }
 
+/// True if the other end has closed its connection: half a close, after the last request, is none.
+fn has_gone(stream: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(stream, PollFlags::empty())];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+        && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+}
+
 fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
     for (number, client) in listener.incoming().enumerate() {
         if shared.stopping.load(Ordering::Acquire) {
@@ -129,7 +138,8 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
         };
         let Ok(stream) = client.try_clone() else { continue };
         if !shared.admit(Client { number, stream, idle_since: Some(Instant::now()) }) {
-            continue; // closed by being dropped: every other one has a call under way
+            refuse(&client); // every other one has a call under way
+            continue;
         }
         let for_client = Arc::clone(shared);
         let started = thread::Builder::new().name("rpc client".into()).spawn(move || {
@@ -142,6 +152,14 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
     }
 }
 
+/// Tells a client that there is no room for it, and closes the connection.
+fn refuse(mut client: &UnixStream) {
+    let busy = format!("too many clients: {CLIENTS_MAX} have calls under way; try again when one has ended");
+    let answer = jsonrpc::refusal(RpcError::new(jsonrpc::code::INTERNAL_ERROR, busy));
+    // The line fits into the buffer of a new connection; a client that has gone needs none.
+    let _ = jsonrpc::line(&answer).and_then(|line| client.write_all(&line));
+}
+
 impl Shared {
     fn open(&self) -> MutexGuard<'_, Vec<Client>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
@@ -151,6 +169,10 @@ impl Shared {
     /// every client has a call under way.
     fn admit(&self, client: Client) -> bool {
         let mut open = self.open();
+        if open.len() >= self.clients_max {
+            // A client that has gone leaves its slot, whatever it has asked for: nobody hears the answer.
+            open.retain(|client| !has_gone(&client.stream));
+        }
         if open.len() >= self.clients_max {
             let silent = open.iter().enumerate().filter_map(|(at, client)| Some((client.idle_since?, at))).min();
             let Some((_, longest)) = silent else { return false };
@@ -183,19 +205,21 @@ impl Shared {
             while let Some(piece) = splitter.take() {
                 self.set_idle(number, None);
                 let mut call = |method: &str, params: Option<&Value>| (self.call)(method, params);
-                let (answer, lost) = match piece {
-                    Piece::Value(text) => (jsonrpc::answer(&text, &mut call), false),
-                    Piece::Lost(why) => (Some(jsonrpc::parse_error(why)), true),
-                };
-                // From here on the next move is the client's: it may see the answer before the next line runs.
-                self.set_idle(number, Some(Instant::now()));
-                if let Some(answer) = answer {
-                    let mut text = serde_json::to_vec(&answer)?;
-                    text.push(b'\n');
-                    client.write_all(&text)?;
-                }
-                if lost {
-                    return client.shutdown(std::net::Shutdown::Both);
+                match piece {
+                    Piece::Value(text) => {
+                        // While an answer goes out the next move is the client's: it may see the end of the answer
+                        // before the next line runs.
+                        let mut send = |piece: &[u8]| {
+                            self.set_idle(number, Some(Instant::now()));
+                            (&client).write_all(piece)
+                        };
+                        jsonrpc::answer_in_pieces(&text, &mut call, &mut send)?;
+                        self.set_idle(number, Some(Instant::now()));
+                    }
+                    Piece::Lost(why) => {
+                        client.write_all(&jsonrpc::line(&jsonrpc::parse_error(why))?)?;
+                        return client.shutdown(std::net::Shutdown::Both);
+                    }
                 }
             }
             match client.read(&mut buffer)? {
@@ -305,6 +329,49 @@ mod tests {
         let server = start("idle", Duration::from_millis(10)).expect("a server");
         let mut silent = UnixStream::connect(server.path()).expect("it listens");
         assert_eq!(silent.read(&mut [0; 8]).expect("closed in good order"), 0);
+    }
+
+    /// Both calls are under way: the slot of the client that has gone is free at once, and the third client hears why
+    /// it gets none.
+    #[test]
+    fn a_client_that_has_gone_leaves_its_slot_and_a_full_server_says_so() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let release = Arc::new((Mutex::new(false), std::sync::Condvar::new()));
+        let waiting = Arc::clone(&release);
+        let under_way = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = Arc::clone(&under_way);
+        let call = move |method: &str, _: Option<&Value>| {
+            if method == "wait" {
+                counted.fetch_add(1, Ordering::AcqRel);
+                let released = waiting.0.lock().expect("a lock");
+                drop(waiting.1.wait_while(released, |released| !*released).expect("a lock"));
+            }
+            Ok(json!(true))
+        };
+        let path = directory.path().join("rpc.sock");
+        let server = Server::start_with(&path, Box::new(call), 2, Duration::from_secs(3600)).expect("a server");
+        let asking = |method: &str| {
+            let mut stream = UnixStream::connect(server.path()).expect("it listens");
+            let _ = stream.write_all(format!("{{\"method\":\"{method}\",\"id\":1}}").as_bytes());
+            stream
+        };
+        let said = |mut stream: UnixStream| {
+            let mut bytes = [0; 400];
+            let read = stream.read(&mut bytes).expect("an answer");
+            String::from_utf8_lossy(&bytes[..read]).into_owned()
+        };
+        let clients = [asking("wait"), asking("wait")];
+        while under_way.load(Ordering::Acquire) < 2 {
+            thread::yield_now();
+        }
+        let refused = said(asking("a"));
+        assert!(refused.contains("too many clients"), "{refused}");
+        let [gone, _stays] = clients;
+        drop(gone);
+        let served = said(asking("a"));
+        assert!(served.contains("true"), "{served}");
+        *release.0.lock().expect("a lock") = true;
+        release.1.notify_all();
     }
 
     #[test]

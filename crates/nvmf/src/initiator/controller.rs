@@ -6,7 +6,7 @@
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -27,8 +27,6 @@ use crate::spec::{
 
 /// Entries of the admin queue: an event request, a keep-alive, and a command of the caller's.
 const ADMIN_DEPTH: u32 = 32;
-/// The time between attempts to reach a controller that is lost.
-const RETRY: Duration = Duration::from_millis(100);
 /// The time that the host waits for a controller to answer a shutdown.
 const GOODBYE: Duration = Duration::from_millis(500);
 
@@ -68,6 +66,8 @@ pub struct Controller {
 struct Shared {
     /// The number of the association in force; it changes when the association is lost.
     generation: AtomicU64,
+    /// True if a request has completed since the controller was lost for the last time.
+    has_progressed: AtomicBool,
     /// Events that namespaces have changed.
     namespace_events: AtomicU64,
     /// The socket that wakes the thread.
@@ -96,10 +96,12 @@ impl Controller {
         let system = |error: std::io::Error| Error::new("cannot start a controller", error.to_string(), "", 11);
         let (waker, woken) = UnixStream::pair().map_err(system)?;
         waker.set_nonblocking(true).and_then(|()| woken.set_nonblocking(true)).map_err(system)?;
+        let tried = Instant::now();
         let associated = associate(&address, &subsystem, options);
         let (connection, identify, queues) = associated.map_err(|error| explained(error, &address, options))?;
         let shared = Arc::new(Shared {
             generation: AtomicU64::new(1),
+            has_progressed: AtomicBool::new(false),
             namespace_events: AtomicU64::new(0),
             waker,
             identify: Mutex::new(identify),
@@ -115,6 +117,8 @@ impl Controller {
             address,
             subsystem: subsystem.clone(),
             options: options.clone(),
+            tried,
+            alive: Instant::now(),
         };
         let thread = std::thread::Builder::new().name("nvme-admin".into()).spawn(move || worker.run(connection));
         let thread = Some(thread.map_err(system)?);
@@ -149,6 +153,18 @@ impl Controller {
     /// The number of times that the controller has reported a namespace as added, removed or changed.
     pub fn namespace_events(&self) -> u64 {
         self.shared.namespace_events.load(Ordering::Acquire)
+    }
+
+    /// Says that a request has completed: the time for which a lost controller is sought begins anew.
+    pub fn progressed(&self) {
+        self.shared.has_progressed.store(true, Ordering::Release);
+    }
+
+    /// Asks the controller to abort a command that has no answer. Nobody waits for the outcome: the end of the command
+    /// itself shows it.
+    pub fn abort(&self, qid: u16, cid: u16) {
+        let command = Command { cdw10: u32::from(cid) << 16 | u32::from(qid), ..Command::new(admin::ABORT, 0) };
+        self.order(Order::Carry(Box::new(command), 0, mpsc::channel().0));
     }
 
     /// Says that a queue of that association is broken. A new association is made; [`Controller::renewed`] gives it.
@@ -373,6 +389,10 @@ struct Worker {
     address: Address,
     subsystem: Nqn,
     options: Options,
+    /// The beginning of the latest attempt to connect.
+    tried: Instant,
+    /// The time at which the controller was last known to serve requests.
+    alive: Instant,
 }
 
 /// The reason why the thread leaves an association.
@@ -496,7 +516,12 @@ impl Worker {
 
     /// Looks for the controller until it is there again; None if it is not to be used any more.
     fn seek(&mut self) -> Option<Connection> {
-        let until = Instant::now() + self.options.controller_loss;
+        let loss = self.options.controller_loss;
+        let is_sound = self.shared.has_progressed.swap(false, Ordering::AcqRel) || self.tried.elapsed() >= loss;
+        if is_sound {
+            self.alive = Instant::now();
+        }
+        let until = self.alive + loss;
         let mut lost = Error::new(format!("lost the connection to {}", self.subsystem), "it broke", "", 104);
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -505,6 +530,16 @@ impl Worker {
                 self.refuse();
                 return None;
             }
+            // Attempts, successful ones included, begin that far apart: a controller that takes connections and breaks
+            // them with the first request is not to be flooded.
+            let delay = self.options.reconnect_delay.saturating_sub(self.tried.elapsed());
+            if !delay.is_zero() {
+                if !self.pause(delay.min(left)) {
+                    return None;
+                }
+                continue;
+            }
+            self.tried = Instant::now();
             let options = Options { timeout: self.options.timeout.min(left), ..self.options.clone() };
             match associate(&self.address, &self.subsystem, &options) {
                 Ok((connection, identify, queues)) => {
@@ -514,9 +549,6 @@ impl Worker {
                     return Some(connection);
                 }
                 Err(error) => lost = error,
-            }
-            if !self.pause(RETRY) {
-                return None;
             }
         }
     }

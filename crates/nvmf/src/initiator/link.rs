@@ -64,7 +64,7 @@ pub enum Transfer {
 }
 
 /// A command that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
     /// The caller's name for the command, as given to [`Link::issue`].
     pub tag: u32,
@@ -72,6 +72,15 @@ pub struct Done {
     pub status: Status,
     /// Dwords 0 and 1 of its completion.
     pub result: u64,
+    /// The command of a failure, so that the caller can issue it again; None after a success.
+    pub failed: Option<Box<Issued>>,
+}
+
+impl Done {
+    #[inline]
+    pub(super) fn new(status: Status, result: u64, issued: Issued) -> Done {
+        Done { tag: issued.0, status, result, failed: (!status.is_ok()).then(|| Box::new(issued)) }
+    }
 }
 
 /// The reason why a connection is of no use any more. The controller may have carried out its outstanding commands or

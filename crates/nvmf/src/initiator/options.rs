@@ -40,8 +40,11 @@ pub struct Options {
     /// True if the host authenticates on a plain connection, and secures all others with the key that this makes
     /// (secure channel concatenation). Needs `secret`, and no `tls_key`.
     pub concatenation: bool,
-    /// The time for which the host seeks a lost controller before everything fails; zero fails at once.
+    /// The time for which the host seeks a lost controller before everything fails; zero fails at once. It counts from
+    /// the end of the last association on which a request completed.
     pub controller_loss: Duration,
+    /// The time from the beginning of one attempt to reach the controller to that of the next.
+    pub reconnect_delay: Duration,
     /// The stack and the memory for addresses over RDMA.
     pub rdma: RdmaHost,
 }
@@ -65,6 +68,7 @@ impl Default for Options {
             tls_key: None,
             concatenation: false,
             controller_loss: Duration::from_secs(30),
+            reconnect_delay: Duration::from_secs(1),
             rdma: RdmaHost::default(),
         }
     }

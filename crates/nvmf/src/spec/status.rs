@@ -58,6 +58,11 @@ impl Status {
         self.0 & Status::DNR != 0
     }
 
+    /// True if the path to the namespace has failed, and not the command (SCT 3h).
+    pub const fn is_path_error(self) -> bool {
+        self.code() >> 8 == 3
+    }
+
     /// The name of the status in the specification.
     pub fn name(self) -> &'static str {
         TABLE.iter().find(|row| row.0.0 == self.code()).map_or("unknown status", |row| row.1)

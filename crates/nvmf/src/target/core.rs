@@ -152,8 +152,6 @@ pub(super) struct Core {
     pub unread: Vec<u32>,
     /// Buffers that a connection has sent, on their way back to the pool.
     pub free: Vec<Buffer>,
-    /// The file that long reads of zeros are sent from.
-    pub zeros: Option<std::fs::File>,
     /// Slots of commands whose responses have gone out.
     pub ended: Vec<u16>,
     /// Devices of RDMA that have failed: their connections end.
@@ -210,7 +208,6 @@ impl Core {
             stalled: Vec::new(),
             unread: Vec::new(),
             free: Vec::new(),
-            zeros: super::transport::zeros_file(),
             ended: Vec::new(),
             ended_work: Vec::new(),
             failed_adapters: Vec::new(),

@@ -148,6 +148,10 @@ fn one_job(called: &str, job: &JobResult, style: Style) -> String {
     if job.total_ops() > 0 {
         out.push_str(&cpu_and_depth(job, style));
     }
+    let disturbed = job.disturbances.listed();
+    if !disturbed.is_empty() {
+        let _ = writeln!(out, "  disturbed {disturbed}");
+    }
     if let Some(verified) = job.verified {
         let _ = writeln!(out, "  verify {} blocks, {} differ", grouped(verified.blocks), grouped(verified.mismatches));
     }

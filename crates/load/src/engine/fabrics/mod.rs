@@ -17,8 +17,10 @@ use std::time::Duration;
 use job::Job;
 use job::workload::OpKind;
 use measure::Direction;
+use measure::schema::Disturbances;
 use nvmf::initiator::{
-    Address, Arena, Arrived, Buffers, Controller, Done, Error as NvmeError, Link, Namespace, Options, Renewal, Transfer,
+    Address, Arena, Arrived, Broken, Buffers, Controller, Done, Error as NvmeError, Issued, Link, Namespace, Options,
+    Renewal, Transfer,
 };
 use nvmf::spec::{Command, Range, Status, opcode};
 use pace::Poll;
@@ -28,9 +30,9 @@ use sys::clock::monotonic_ns;
 use super::looking::{Looking, poll_of};
 use super::{Completion, Engine, Queued, Request, Setup, Slots, Storage};
 use crate::Error;
-use options::is_on;
 pub use options::use_rdma_stack;
 pub(super) use options::{check, locate, transport};
+use options::{io_timeout, is_on};
 
 /// Makes the engine, over the transport that the job's engine names.
 pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
@@ -43,6 +45,12 @@ const RENEWAL_WAIT: Duration = Duration::from_millis(5);
 const BATCH: usize = 8;
 /// Time after which the engine notices a lost controller at the latest, while nothing comes from its queues.
 const NOTICE_NS: u64 = 100_000_000;
+/// The number of times that a command is issued again before its op fails: Linux's nvme_core.max_retries.
+const MAX_REPEATS: u32 = 5;
+/// The time between two attempts at a command whose path has failed.
+const PATH_WAIT_NS: u64 = 100_000_000;
+/// Calls of [`Engine::reap`] after which the engine reads the clock, where it never waits.
+const REAPS_UNTIMED: u32 = 1024;
 const NS_PER_S: u64 = 1_000_000_000;
 /// The tag of a Flush that is waited for; ops have the numbers of their slots.
 const FLUSH: u32 = u32::MAX;
@@ -64,6 +72,13 @@ struct Fabrics {
     looking: Looking,
     /// Commands that ended, on their way into `ops`.
     ended: Vec<Done>,
+    /// The time that a command may take; None: any.
+    timeout: Option<Duration>,
+    /// The time of the next look for commands without an answer, and the calls of reap since the last.
+    look_at_ns: u64,
+    reaps: u32,
+    /// The time at which what is still in flight is given up, and the patience that it had; None before the end.
+    ends_by: Option<(u64, Duration)>,
 }
 
 /// A file of the job, which is a namespace of a subsystem.
@@ -93,21 +108,76 @@ struct Ops {
     flushed: Option<i32>,
     /// The data of reads are thrown away.
     discards: bool,
-    /// The status of the latest command that failed; success if there is none.
-    refusal: Status,
+    /// Attempts to issue the Flush again.
+    flush_repeats: u32,
+    /// Events that distort the measurement.
+    events: Disturbances,
+    /// The error number and the reason of the latest op that failed.
+    failure: Option<(i32, String)>,
+    /// The time of the latest look for commands without an answer: the age of an op counts from it.
+    now_ns: u64,
 }
 
 struct Op {
     request: Request,
     /// Commands that have not ended.
     left: u32,
+    /// All commands of the op, and the number of times that one of them was issued again.
+    parts: u32,
+    repeats: u32,
+    /// The time from which the answer is waited for, and from which the path is.
+    since_ns: u64,
+    no_path_ns: u64,
+    is_aborted: bool,
     /// Bytes if all goes well; a negative errno after a failure.
     result: i64,
     /// The data of a trim's Dataset Management command: the range to deallocate.
     range: [u8; Range::BYTES],
 }
 
+impl Op {
+    #[inline]
+    fn new(request: Request, parts: u32, result: i64, now_ns: u64) -> Op {
+        let range = [0; Range::BYTES];
+        Op {
+            request,
+            left: parts,
+            parts,
+            repeats: 0,
+            since_ns: now_ns,
+            no_path_ns: 0,
+            is_aborted: false,
+            result,
+            range,
+        }
+    }
+}
+
 impl Ops {
+    fn op(&mut self, tag: u32) -> Option<&mut Op> {
+        self.table.get_mut(tag as usize).and_then(Option::as_mut)
+    }
+
+    /// True if a command of the op may be issued again, which this counts.
+    fn may_repeat(&mut self, tag: u32) -> bool {
+        let now_ns = monotonic_ns();
+        let (repeats, parts) = match self.op(tag) {
+            Some(op) => {
+                (op.since_ns, op.is_aborted) = (now_ns, false);
+                (&mut op.repeats, op.parts)
+            }
+            None => (&mut self.flush_repeats, 1),
+        };
+        *repeats += 1;
+        *repeats <= MAX_REPEATS * parts
+    }
+
+    /// Ends a command with an error, and keeps the reason.
+    fn fail(&mut self, tag: u32, errno: i32, why: String) {
+        self.failure = Some((errno, why));
+        self.end(tag, errno);
+    }
+
     fn insert(&mut self, op: Op) {
         let index = op.request.slot.index() as usize;
         self.table[index] = Some(op);
@@ -188,8 +258,18 @@ struct Remote {
     next: usize,
     /// Commands that wait for room, or for the controller to come back.
     parked: VecDeque<Part>,
+    /// Commands whose path has failed, and the time at which they are issued again, in order of time.
+    later: VecDeque<(u64, Part)>,
+    /// True if a request has completed on this association.
+    has_progressed: bool,
+    /// True if the previous association ended without any answer in time.
+    was_silent: bool,
     /// The errno with which every op fails, once the controller stays lost.
     lost: Option<i32>,
+    /// The reason why the last association ended.
+    why: String,
+    /// The time for which the host waits for a path or a controller.
+    patience: Duration,
     max_transfer_bytes: u32,
     address: Address,
     controller: Controller,
@@ -203,7 +283,12 @@ impl Remote {
             generation: controller.generation(),
             next: 0,
             parked: VecDeque::new(),
+            later: VecDeque::new(),
+            has_progressed: false,
+            was_silent: false,
             lost: None,
+            why: String::new(),
+            patience: options.controller_loss,
             max_transfer_bytes: controller.max_transfer_bytes(),
             address: address.clone(),
             controller,
@@ -230,51 +315,61 @@ impl Remote {
     }
 
     /// Sends the commands that are not sent yet, parked ones included.
-    fn send(&mut self, ops: &Ops) {
+    fn send(&mut self, ops: &mut Ops) {
+        while let Some(&(due, part)) = self.later.front()
+            && due <= monotonic_ns()
+        {
+            self.later.pop_front();
+            self.parked.push_back(part);
+        }
         while let Some(&part) = self.parked.front()
             && self.has_issued(part, ops)
         {
             self.parked.pop_front();
         }
-        if !self.queues.iter_mut().all(|queue| queue.send(ops).is_ok()) {
-            self.break_off();
+        if let Some(broken) = self.queues.iter_mut().find_map(|queue| queue.send(ops).err()) {
+            self.break_off(ops, Some(&broken));
         }
     }
 
     /// Takes in the answers that have come.
     fn receive(&mut self, ops: &mut Ops, ended: &mut Vec<Done>) -> Arrived {
-        let (mut most, mut broken) = (Arrived::Nothing, self.generation != self.controller.generation());
+        let (mut most, mut broken) = (Arrived::Nothing, None);
         for queue in &mut self.queues {
             if !queue.is_expecting() {
                 continue;
             }
             match queue.receive(ops, ended) {
                 Ok(arrived) => most = most.max(arrived),
-                Err(_) => broken = true,
+                Err(error) => broken = Some(error),
             }
+        }
+        if !self.has_progressed && !ended.is_empty() {
+            (self.has_progressed, self.was_silent) = (true, false);
+            self.controller.progressed();
         }
         // Ended commands leave the table before the outstanding ones are issued again.
         for done in ended.drain(..) {
-            if !done.status.is_ok() {
-                ops.refusal = done.status;
+            match done.failed {
+                None => ops.end(done.tag, 0),
+                Some(issued) => self.refused(*issued, done.status, ops),
             }
-            ops.end(done.tag, done.status.errno());
         }
-        if broken {
-            self.break_off();
+        if broken.is_some() || self.generation != self.controller.generation() {
+            self.break_off(ops, broken.as_ref());
             return Arrived::Nothing;
         }
         most
     }
 
     /// True if nothing has come that the descriptors of the queues would not show.
-    fn may_sleep(&mut self) -> bool {
+    fn may_sleep(&mut self, ops: &mut Ops) -> bool {
         for queue in &mut self.queues {
             match queue.may_sleep() {
                 Ok(true) => {}
                 Ok(false) => return false,
-                Err(_) => {
-                    self.break_off();
+                Err(broken) => {
+                    self.break_off(ops, Some(&broken));
                     return false;
                 }
             }
@@ -284,12 +379,92 @@ impl Remote {
 
     /// Gives up the association and parks the outstanding commands. All its connections end here, before a command can
     /// be issued again.
-    fn break_off(&mut self) {
-        for queue in self.queues.drain(..) {
-            let parts = queue.outstanding_commands().into_iter();
-            self.parked.extend(parts.map(|(tag, command, transfer)| Part { tag, command, transfer }));
+    fn break_off(&mut self, ops: &mut Ops, broken: Option<&Broken>) {
+        if self.queues.is_empty() {
+            return;
+        }
+        self.why = broken.map_or("the connection to the controller was lost".into(), Broken::to_string);
+        let errno = broken.map_or(libc::ECONNRESET, Broken::errno);
+        ops.events.connections_lost += 1;
+        for part in self.close_queues() {
+            if ops.may_repeat(part.tag) {
+                ops.events.requests_repeated += 1;
+                self.parked.push_back(part);
+            } else {
+                ops.fail(part.tag, errno, format!("{} attempts failed: {}", MAX_REPEATS + 1, self.why));
+            }
         }
         self.controller.lost(self.generation);
+    }
+
+    /// Closes all queues. Returns the commands that were outstanding.
+    fn close_queues(&mut self) -> Vec<Part> {
+        let parts = self.queues.iter().flat_map(Link::outstanding_commands);
+        let parts = parts.map(|(tag, command, transfer)| Part { tag, command, transfer }).collect();
+        self.queues.clear();
+        parts
+    }
+
+    /// Takes a command that the controller has failed: it is issued again if the controller allows it.
+    #[cold]
+    fn refused(&mut self, (tag, command, transfer): Issued, status: Status, ops: &mut Ops) {
+        let part = Part { tag, command, transfer };
+        let now_ns = monotonic_ns();
+        if !status.is_do_not_retry() && status.is_path_error() {
+            let since_ns = ops.op(tag).map_or(&mut 0, |op| &mut op.no_path_ns).to_owned();
+            let since_ns = if since_ns == 0 { now_ns } else { since_ns };
+            if let Some(op) = ops.op(tag) {
+                op.no_path_ns = since_ns;
+            }
+            if now_ns - since_ns < self.patience.as_nanos() as u64 {
+                ops.events.path_waits += 1;
+                return self.later.push_back((now_ns + PATH_WAIT_NS, part));
+            }
+        } else if !status.is_do_not_retry() && ops.may_repeat(tag) {
+            ops.events.requests_retried += 1;
+            return self.parked.push_back(part);
+        }
+        ops.fail(tag, status.errno(), format!("the controller answered {status}"));
+    }
+
+    /// Aborts commands without an answer for `timeout`; a quarter of it later, gives the association up.
+    fn look_for_silence(&mut self, ops: &mut Ops, timeout: Duration) {
+        let (now_ns, timeout_ns) = (ops.now_ns, timeout.as_nanos() as u64);
+        let age = |op: &Op| now_ns.saturating_sub(op.since_ns);
+        if !ops.table.iter().flatten().any(|op| age(op) >= timeout_ns) {
+            return;
+        }
+        let mut must_reset = false;
+        for (index, queue) in self.queues.iter().enumerate() {
+            for (tag, command, _) in queue.outstanding_commands() {
+                let Some(op) = ops.op(tag) else { continue };
+                let age = age(op);
+                must_reset |= age >= timeout_ns + timeout_ns / 4;
+                if age >= timeout_ns && !std::mem::replace(&mut op.is_aborted, true) {
+                    ops.events.timeouts += 1;
+                    self.controller.abort(index as u16 + 1, command.cid);
+                }
+            }
+        }
+        if must_reset {
+            let why = format!("a command had no answer for {} s", timeout.as_secs());
+            if std::mem::replace(&mut self.was_silent, !self.has_progressed) && !self.has_progressed {
+                return self.give_up(ops, libc::ETIMEDOUT, &format!("{why}, on two associations in turn"));
+            }
+            self.break_off(ops, Some(&Broken::Io(io::Error::new(io::ErrorKind::TimedOut, why))));
+        }
+    }
+
+    /// Fails everything that is in flight, and all that comes.
+    #[cold]
+    fn give_up(&mut self, ops: &mut Ops, errno: i32, why: &str) {
+        self.lost = Some(errno);
+        let mut parts = self.close_queues();
+        parts.extend(self.parked.drain(..));
+        parts.extend(self.later.drain(..).map(|(_, part)| part));
+        for part in parts {
+            ops.fail(part.tag, errno, why.into());
+        }
     }
 
     /// Looks whether the controller is back, or never will be: in that case the parked commands fail.
@@ -299,12 +474,14 @@ impl Remote {
         }
         match self.controller.renewed(wait) {
             None => {}
-            Some(Renewal::Queues(generation, queues)) => (self.generation, self.queues) = (generation, queues),
+            Some(Renewal::Queues(generation, queues)) => {
+                (self.generation, self.queues, self.has_progressed) = (generation, queues, false);
+                let now_ns = monotonic_ns();
+                ops.table.iter_mut().flatten().for_each(|op| op.since_ns = now_ns);
+            }
             Some(Renewal::Lost(error)) => {
-                self.lost = Some(error.errno);
-                for part in self.parked.drain(..) {
-                    ops.end(part.tag, error.errno);
-                }
+                let why = format!("{error}; the last connection ended so: {}", self.why);
+                self.give_up(ops, error.errno, &why);
             }
         }
     }
@@ -338,7 +515,10 @@ impl Fabrics {
                 finished: VecDeque::with_capacity(depth),
                 flushed: None,
                 discards: is_on(setup.job, "discard_payload"),
-                refusal: Status::SUCCESS,
+                flush_repeats: 0,
+                events: Disturbances::default(),
+                failure: None,
+                now_ns: monotonic_ns(),
             },
             queued: 0,
             unsent: 0,
@@ -347,6 +527,10 @@ impl Fabrics {
             depth,
             looking: Looking::new(poll_of(setup.job, Poll::Adaptive)),
             ended: Vec::with_capacity(depth),
+            timeout: io_timeout(setup.job),
+            look_at_ns: 0,
+            reaps: 0,
+            ends_by: None,
         })
     }
 
@@ -371,7 +555,7 @@ impl Fabrics {
         let (offset, tag) = (request.offset, request.slot.index());
         let size = blocks * u64::from(block_bytes);
         let OpKind::Io(direction) = request.kind else {
-            self.ops.insert(Op { request, left: 1, result: 0, range: [0; Range::BYTES] });
+            self.ops.insert(Op::new(request, 1, 0, self.ops.now_ns));
             let command = Command::new(opcode::io::FLUSH, nsid);
             remote.issue(Part { tag, command, transfer: Transfer::None }, &self.ops);
             return None;
@@ -386,7 +570,7 @@ impl Fabrics {
             };
         }
         let (slba, count, skip) = (offset / u64::from(block_bytes), len / block_bytes, request.skip);
-        let mut op = Op { left: 1, result: len.into(), range: [0; Range::BYTES], request };
+        let mut op = Op::new(request, 1, len.into(), self.ops.now_ns);
         if direction == Direction::Trim {
             op.range = Range { attributes: 0, blocks: count, slba }.write();
             self.ops.insert(op);
@@ -397,7 +581,8 @@ impl Fabrics {
         assert!(skip as usize + len as usize <= self.ops.slots.slot_bytes(), "a request is larger than its buffer");
         // A command has at most 65536 blocks.
         let most = (remote.max_transfer_bytes / block_bytes).clamp(1, 1 << 16);
-        op.left = count.div_ceil(most);
+        op.parts = count.div_ceil(most);
+        op.left = op.parts;
         self.ops.insert(op);
         let write = direction == Direction::Write;
         let opcode = if write { opcode::io::WRITE } else { opcode::io::READ };
@@ -416,7 +601,7 @@ impl Fabrics {
     /// Sends the commands that are not sent yet.
     fn send(&mut self) {
         for remote in &mut self.remotes {
-            remote.send(&self.ops);
+            remote.send(&mut self.ops);
         }
         self.unsent = 0;
     }
@@ -437,19 +622,41 @@ impl Fabrics {
             }
             remote.renew(&mut self.ops, Duration::ZERO);
             // Data that the controller asked for, and commands for which there is room now.
-            remote.send(&self.ops);
+            remote.send(&mut self.ops);
         }
         has_come
     }
 
-    /// Sleeps until there is something to do, for `timeout_ns` at most; false if a signal interrupted the sleep.
+    /// Looks now and then for commands without an answer, and for the end of the patience with all of them.
+    fn look_around(&mut self, now_ns: u64) {
+        if now_ns < self.look_at_ns {
+            return;
+        }
+        (self.look_at_ns, self.ops.now_ns) = (now_ns + NOTICE_NS, now_ns);
+        if let Some(timeout) = self.timeout {
+            for remote in &mut self.remotes {
+                remote.look_for_silence(&mut self.ops, timeout);
+            }
+        }
+        if let Some((until, patience)) = self.ends_by
+            && now_ns >= until
+        {
+            let why =
+                format!("{} requests had no answer {} s after the end of the run", self.in_flight, patience.as_secs());
+            for remote in &mut self.remotes {
+                remote.give_up(&mut self.ops, libc::ETIMEDOUT, &why);
+            }
+        }
+    }
+
+    /// Sleeps until there is something to do, for `timeout_ns` at most; false if nothing came: the caller looks around.
     fn wait(&mut self, timeout_ns: Option<u64>) -> bool {
         if let Some(remote) = self.remotes.iter_mut().find(|remote| remote.queues.is_empty() && remote.lost.is_none()) {
             let patience = timeout_ns.map_or(RENEWAL_WAIT, Duration::from_nanos).min(RENEWAL_WAIT);
             remote.renew(&mut self.ops, patience);
-            return true;
+            return false;
         }
-        if !self.remotes.iter_mut().all(Remote::may_sleep) {
+        if !self.remotes.iter_mut().all(|remote| remote.may_sleep(&mut self.ops)) {
             return true;
         }
         let mut fds = Vec::new();
@@ -457,14 +664,21 @@ impl Fabrics {
         // The sleep ends now and then, to notice a controller that is lost while its queues are silent.
         let timeout_ns = timeout_ns.unwrap_or(u64::MAX).min(NOTICE_NS);
         let timeout = Timespec { tv_sec: (timeout_ns / NS_PER_S) as i64, tv_nsec: (timeout_ns % NS_PER_S) as i64 };
-        rustix::event::poll(&mut fds, Some(&timeout)) != Err(rustix::io::Errno::INTR)
+        rustix::event::poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
     }
 }
 
 impl Engine for Fabrics {
     fn reason(&self, errno: i32) -> Option<String> {
-        let refusal = self.ops.refusal;
-        (!refusal.is_ok() && refusal.errno() == errno).then(|| format!("the controller answered {refusal}"))
+        self.ops.failure.as_ref().filter(|(known, _)| *known == errno).map(|(_, why)| why.clone())
+    }
+
+    fn disturbances(&self) -> Disturbances {
+        self.ops.events
+    }
+
+    fn abandon(&mut self, patience: Duration) {
+        self.ends_by = Some((monotonic_ns().saturating_add(patience.as_nanos() as u64), patience));
     }
 
     fn open(&mut self, file: u32, _fd: RawFd) -> io::Result<()> {
@@ -506,6 +720,11 @@ impl Engine for Fabrics {
         let deadline = timeout_ns.map(|timeout| monotonic_ns().saturating_add(timeout));
         let min = min.min(max).min(self.in_flight - self.queued);
         let mut taken = 0;
+        self.reaps += 1;
+        if self.reaps >= REAPS_UNTIMED {
+            self.reaps = 0;
+            self.look_around(monotonic_ns());
+        }
         loop {
             // A part of an op's data is something, too: the gap ends with the first byte.
             if (self.ops.finished.len() < min - taken || min == 0) && self.exchange((min - taken).max(1)) {
@@ -519,6 +738,7 @@ impl Engine for Fabrics {
                 return Ok(());
             }
             let now = monotonic_ns();
+            self.look_around(now);
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok(());
             }
@@ -560,14 +780,21 @@ impl Storage for Fabrics {
     fn sync(&mut self, file: u32) -> io::Result<()> {
         let File { remote, namespace, .. } = self.files[file as usize];
         let Some(Namespace { nsid, .. }) = namespace else { return Ok(()) };
+        let file_remote = remote;
         let remote = &mut self.remotes[remote];
         if let Some(errno) = remote.lost {
             return Err(io::Error::from_raw_os_error(errno));
         }
         let command = Command::new(opcode::io::FLUSH, nsid);
         remote.issue(Part { tag: FLUSH, command, transfer: Transfer::None }, &self.ops);
+        self.ops.flush_repeats = 0;
+        let patience = self.timeout.unwrap_or(Duration::MAX);
+        let begin = std::time::Instant::now();
         loop {
             self.exchange(usize::MAX);
+            if begin.elapsed() >= patience {
+                self.remotes[file_remote].give_up(&mut self.ops, libc::ETIMEDOUT, "a Flush had no answer");
+            }
             match self.ops.flushed.take() {
                 Some(0) => return Ok(()),
                 Some(errno) => return Err(io::Error::from_raw_os_error(errno)),

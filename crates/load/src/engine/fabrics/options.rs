@@ -14,6 +14,9 @@ use crate::Error;
 /// Commands on one connection where the user does not say: what controllers take by default.
 const QUEUE_DEPTH: u32 = 128;
 
+/// Seconds that a command may take: Linux's nvme_core.io_timeout.
+const IO_TIMEOUT_S: u64 = 30;
+
 /// The stack of RDMA of this process, where it is not rdma-core.
 static STACK: OnceLock<verbs::Either> = OnceLock::new();
 
@@ -105,6 +108,12 @@ pub(super) fn is_on(job: &Job, key: &str) -> bool {
     option(job, key) == Some("1")
 }
 
+/// The time after which a command without an answer is aborted; None for never.
+pub(super) fn io_timeout(job: &Job) -> Option<Duration> {
+    let seconds = option(job, "io_timeout").and_then(|value| value.parse().ok()).unwrap_or(IO_TIMEOUT_S);
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}
+
 /// The options of a connection, as the job gives them.
 pub(super) fn options(setup: &Setup) -> Result<Options, Error> {
     let job = setup.job;
@@ -157,6 +166,9 @@ pub(super) fn options(setup: &Setup) -> Result<Options, Error> {
     }
     if let Some(seconds) = number("ctrl_loss_tmo") {
         options.controller_loss = Duration::from_secs(seconds);
+    }
+    if let Some(seconds) = number("reconnect_delay") {
+        options.reconnect_delay = Duration::from_secs(seconds);
     }
     let depth = setup.depth.max(1);
     let queues = number("nr_io_queues").unwrap_or(depth.div_ceil(QUEUE_DEPTH).into()).clamp(1, 1024) as u32;

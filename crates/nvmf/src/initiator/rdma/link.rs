@@ -403,7 +403,8 @@ impl RdmaLink {
 
     #[inline]
     fn end(&mut self, response: &Completion, buffers: &mut impl Buffers, done: &mut Vec<Done>) {
-        let Some(Outstanding { tag, transfer, copied, .. }) = self.commands[usize::from(response.cid)].take() else {
+        let Some(Outstanding { tag, command, transfer, copied, .. }) = self.commands[usize::from(response.cid)].take()
+        else {
             return;
         };
         self.free.push(response.cid);
@@ -413,7 +414,7 @@ impl RdmaLink {
             }
             self.memory.give_back(place);
         }
-        done.push(Done { tag, status: response.status, result: response.result });
+        done.push(Done::new(response.status, response.result, (tag, command, transfer)));
     }
 
     fn look_for_events(&mut self) -> Result<(), Broken> {

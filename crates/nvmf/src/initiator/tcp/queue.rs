@@ -362,7 +362,7 @@ impl Queue {
         let cid = completion.cid;
         let Some(command) = self.commands[usize::from(cid)].take() else { return };
         self.free.push(cid);
-        let Outstanding { tag, len, way, moved, damaged, .. } = command;
+        let Outstanding { tag, command, transfer, len, way, moved, damaged, .. } = command;
         // A command that is complete without all of its data has not succeeded, whatever the controller says.
         let short = way == Way::In && moved < len;
         let status = match completion.status {
@@ -372,7 +372,7 @@ impl Queue {
         if matches!(way, Way::Out | Way::InCapsule) && !self.out.is_empty() {
             self.out.keep(tag, buffers);
         }
-        done.push(Done { tag, status, result: completion.result });
+        done.push(Done::new(status, completion.result, (tag, command, transfer)));
     }
 
     /// Tells the controller why the connection ends, if the sink takes it.

@@ -25,7 +25,7 @@ use super::core::Core;
 use crate::spec::{Completion, Data, Sgl, Status};
 pub(super) use link::Link;
 pub(super) use rdma::{Adapter, Asked, Devices, EndedWork, Owner, Rdma, cannot_listen};
-pub(super) use tcp::{Moving, Tcp, zeros_file};
+pub(super) use tcp::{Moving, Tcp};
 
 /// The number in place of a slot: for a response to a command that has no slot, or has given its slot back already.
 pub(super) const NO_SLOT: u16 = u16::MAX;

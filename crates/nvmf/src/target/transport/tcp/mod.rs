@@ -30,7 +30,6 @@ use crate::target::{afloat, io as io_command};
 use leaving::Aside;
 pub(in crate::target) use leaving::Moving;
 use output::Output;
-pub(in crate::target) use output::zeros_file;
 use receive::Arriving;
 
 /// Bytes of the kernel's send buffer of connections that carry no I/O.
@@ -315,7 +314,7 @@ impl Connection {
         let before = self.transport.tcp_mut().out.len();
         let (mut free, mut ended) = (std::mem::take(&mut core.free), std::mem::take(&mut core.ended));
         let tcp = self.transport.tcp_mut();
-        let sent = tcp.out.send(&mut tcp.stream, core.zeros.as_ref(), &mut free, &mut ended);
+        let sent = tcp.out.send(&mut tcp.stream, &mut free, &mut ended);
         core.free = free;
         self.outstanding = self.outstanding.saturating_sub(ended.len() as u32);
         for index in ended.drain(..) {

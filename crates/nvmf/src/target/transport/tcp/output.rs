@@ -2,7 +2,6 @@
 //! calls as the kernel takes.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -15,18 +14,6 @@ use crate::Wire;
 /// The zeros that reads of zeros are sent from. Nobody writes them, so that the system backs all of them with its one
 /// page of zeros: that page stays in the first-level cache, whatever the size of the reads.
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
-
-/// From this many bytes on zeros are spliced: the kernel puts references to its page of zeros into the packets and
-/// copies nothing. Shorter runs of zeros are cheaper copied, many in one call.
-const SPLICE: usize = 32 << 10;
-
-/// A file of zeros that takes no memory, for [`Output::send`]; `None` where the system does not give one: zeros are
-/// copied then.
-pub(in crate::target) fn zeros_file() -> Option<File> {
-    let file = rustix::fs::memfd_create("zeros", rustix::fs::MemfdFlags::CLOEXEC).ok()?;
-    rustix::fs::ftruncate(&file, 8 << 20).ok()?;
-    Some(file.into())
-}
 
 /// Parts handed to the kernel in one call (the kernel's own limit is 1024).
 const PARTS: usize = 256;
@@ -158,22 +145,12 @@ impl Output {
     ///
     /// # Errors
     /// The connection is broken, or memory for the bytes to send is missing.
-    pub fn send(
-        &mut self,
-        to: &mut Wire,
-        zeros: Option<&File>,
-        free: &mut Vec<Buffer>,
-        ended: &mut Vec<u16>,
-    ) -> io::Result<bool> {
+    pub fn send(&mut self, to: &mut Wire, free: &mut Vec<Buffer>, ended: &mut Vec<u16>) -> io::Result<bool> {
         if self.has_failed {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        let zeros = zeros.filter(|_| matches!(to, Wire::Plain(_)));
-        while let Some(first) = self.parts.front() {
-            let (asked, sent) = match (first, zeros) {
-                (Part::Zeros { len }, Some(zeros)) if *len >= SPLICE => (*len, splice(to.tcp(), zeros, *len)?),
-                _ => self.send_once(to, zeros.is_some())?,
-            };
+        while !self.parts.is_empty() {
+            let (asked, sent) = self.send_once(to)?;
             self.advance(sent, free);
             while self.ends.front().is_some_and(|(at, _)| *at <= self.sent) {
                 ended.extend(self.ends.pop_front().map(|(_, slot)| slot));
@@ -185,12 +162,11 @@ impl Output {
         Ok(true)
     }
 
-    /// Sends parts in one call, up to zeros that are to be spliced. Returns the bytes given to the kernel and the bytes
-    /// taken.
-    fn send_once(&self, to: &mut Wire, splices: bool) -> io::Result<(usize, usize)> {
+    /// Sends parts in one call. Returns the bytes given to the kernel and the bytes taken.
+    fn send_once(&self, to: &mut Wire) -> io::Result<(usize, usize)> {
         let mut slices = [IoSlice::new(&[]); PARTS];
         let (mut count, mut asked, mut head) = (0, 0, self.sent_heads);
-        let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         'parts: for part in &self.parts {
             let slice = match part {
                 Part::Head { len } => {
@@ -199,10 +175,6 @@ impl Output {
                 }
                 Part::Data { buffer, start, len } => &buffer.as_slice()[*start..*start + *len],
                 Part::Shared { page, start, len } => &page[*start..*start + *len],
-                Part::Zeros { len } if splices && *len >= SPLICE => {
-                    flags |= SendFlags::MORE;
-                    break;
-                }
                 Part::Zeros { len } => {
                     let mut left = *len;
                     while left > ZEROS.len() {
@@ -290,18 +262,5 @@ fn send_records(to: &mut Wire, slices: &[IoSlice]) -> io::Result<usize> {
     match to.write_vectored(slices) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
         sent => sent,
-    }
-}
-
-/// Splices up to `len` zeros. Returns the bytes that the socket took.
-fn splice(to: &TcpStream, zeros: &File, len: usize) -> io::Result<usize> {
-    loop {
-        let mut at = 0;
-        match rustix::fs::sendfile(to, zeros, Some(&mut at), len) {
-            Ok(sent) => return Ok(sent),
-            Err(rustix::io::Errno::AGAIN) => return Ok(0),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
     }
 }
