@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use load::sweep::Doomed;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
@@ -33,6 +33,8 @@ pub struct Interrupt {
     pub stop: Arc<AtomicBool>,
     /// Set by the first signal alone.
     pub signalled: Arc<AtomicBool>,
+    /// Set by SIGUSR1, which asks for a status and ends nothing.
+    pub status_wanted: Arc<AtomicBool>,
     /// Removed by the second one before it ends the program.
     pub doomed: Doomed,
 }
@@ -45,7 +47,8 @@ impl Interrupt {
     pub fn listen() -> anyhow::Result<Interrupt> {
         let interrupt = Interrupt::default();
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
-        let Interrupt { stop, signalled, doomed } = interrupt.clone();
+        let Interrupt { stop, signalled, status_wanted, doomed } = interrupt.clone();
+        signal_hook::flag::register(SIGUSR1, status_wanted).context("cannot handle signals")?;
         let listen = move || {
             while signals.wait().next().is_none() {}
             stop.store(true, Ordering::Relaxed);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::bail;
@@ -241,22 +242,29 @@ fn measure(invocation: &Invocation, plan: &Plan, interrupt: Interrupt) -> anyhow
     let mut trigger = Trigger::new(&invocation.run, &interrupt.stop)?;
     let mut bar = bar(&invocation.run);
     let (mut live, depth) = live_load(plan);
+    // fio's other way to ask for a status: a file of this name, which it removes.
+    let dump = invocation.run.reads_as_fio.then(|| std::env::temp_dir().join("fio-dump-status"));
+    let wanted = Arc::clone(&interrupt.status_wanted);
     let mut tick = |now: &load::Progress| {
         trigger.look(now.elapsed_ns);
+        if dump.as_ref().is_some_and(|file| std::fs::remove_file(file).is_ok()) {
+            wanted.store(true, Relaxed);
+        }
         show(&mut bar, now);
         live.add(now, depth);
     };
     let mut out = Reports::new(&invocation.run, plan);
     let mut status = |result: RunResult| out.add(&result);
-    let status = invocation.run.status_interval_ns.map(|interval_ns| (interval_ns, &mut status as _));
-    let mut control = Control { stop: interrupt.stop, progress: Some(&mut tick), status, ..Control::default() };
+    let status = Some((invocation.run.status_interval_ns.unwrap_or(u64::MAX), &mut status as _));
+    let Interrupt { stop, signalled, status_wanted, .. } = interrupt;
+    let mut control = Control { stop, progress: Some(&mut tick), status, status_wanted, ..Control::default() };
     let result = load::run(plan, &mut control)?;
     drop(bar);
 
     out.add(&result);
     let ended = result.ended;
     let left = output::all([out.finish(), leave_behind(&invocation.run, result)]);
-    let triggered = trigger.conclude()? && !interrupt.signalled.load(Relaxed);
+    let triggered = trigger.conclude()? && !signalled.load(Relaxed);
     left?;
     Ok(if triggered && ended == Ended::Interrupted { Exit::Ok } else { ended.into() })
 }

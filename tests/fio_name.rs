@@ -266,3 +266,34 @@ fn terse_output_has_the_version_that_is_asked_for() {
     let line = stdout(&fio(directory.path(), &trims));
     assert_eq!(line.split(';').nth(5 + 2 * 47), Some("64"), "{line}");
 }
+
+/// A job ends when its data are stored: the last sync is part of its time, as in fio, after each of several loops.
+#[test]
+fn the_last_sync_is_part_of_the_time() {
+    if !has_program("strace") {
+        return skip("strace is not installed", true);
+    }
+    let directory = directory();
+    let place = directory.path();
+    fio(place, &["--version"]);
+    let own = place.join("fio").display().to_string();
+    let job = ["--name=j", "--rw=write", "--bs=64k", "--size=256k", "--create_fsync=0", "--output-format=json"];
+    // The slow fsync takes 0.3 s.
+    let slow = ["-f", "-qq", "-o", "trace", "-e", "trace=fsync", "-e", "inject=fsync:delay_exit=300000"];
+    let programs: Vec<String> = [own].into_iter().chain(has_program("fio").then(|| "fio".into())).collect();
+    for program in &programs {
+        for (more, least_ms) in [
+            (&["--end_fsync=1"][..], 300),
+            (&["--fsync_on_close=1"][..], 300),
+            (&["--end_fsync=1", "--thread"][..], 300),
+            (&["--end_fsync=1", "--loops=2"][..], 600),
+            (&["--end_fsync=1", "--verify=crc32c"][..], 300),
+        ] {
+            let words = [&slow[..], &[program.as_str()], &job[..], more].concat();
+            let said = tool("strace", &words, place);
+            let report: serde_json::Value = serde_json::from_str(&said[said.find('{').unwrap()..]).expect("JSON");
+            let runtime = report["jobs"][0]["write"]["runtime"].as_u64().unwrap();
+            assert!(runtime >= least_ms, "{program} {more:?}: {runtime} ms");
+        }
+    }
+}

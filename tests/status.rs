@@ -118,3 +118,49 @@ fn a_least_rate_is_asked_of_the_directions_that_the_job_has() {
     let minima = ["--rate_iops_min=100", "--ratecycle=500"];
     succeed(directory.path(), &[&job[..], &minima].concat());
 }
+
+/// SIGUSR1 asks for a status, and the run goes on; so does a file of fio's name.
+#[test]
+fn a_signal_asks_for_a_status_and_ends_nothing() {
+    let directory = directory();
+    let mut command = plimsoll(directory.path());
+    command.args(["fio", "--output-format=json"]).args(STEADY).args(["--time_based", "--runtime=600"]);
+    command.env("TMPDIR", directory.path());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
+    let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut said = serde_json::Deserializer::from_reader(stdout).into_iter::<Value>().map_while(Result::ok);
+    let id = child.id().to_string();
+    // The program has taken the signal over once its handler stands.
+    let handled = || {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("the caught signals").trim();
+        u64::from_str_radix(caught, 16).unwrap() & 1 << (10 - 1) != 0
+    };
+    while !handled() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    tool("kill", &["-s", "USR1", &id], directory.path());
+    let first = said.next().expect("a status");
+    std::fs::write(directory.path().join("fio-dump-status"), "").unwrap();
+    let second = said.next().expect("another status");
+    assert!(!directory.path().join("fio-dump-status").exists());
+    assert!(reads(&first)[0] <= reads(&second)[0]);
+    assert!(first["timestamp_ms"].as_u64() < second["timestamp_ms"].as_u64());
+    tool("kill", &["-s", "INT", &id], directory.path());
+    assert_eq!(said.count(), 1, "the last report");
+    assert_eq!(child.wait().unwrap().code(), Some(128));
+}
+
+/// The moment of a document is the clock's, and `elapsed` counts from the start of the program, whatever the stage.
+#[test]
+fn a_report_of_stages_is_stamped_with_its_own_moment() {
+    let directory = directory();
+    let stage = ["--ioengine=null", "--size=1g", "--time_based", "--runtime=1", "--stonewall"];
+    let jobs = [&["--name=a"], &stage[..], &["--name=b"], &stage[..]].concat();
+    let output = succeed(directory.path(), &[&["run", "--output-format=json"], &jobs[..]].concat());
+    let report = json(&output);
+    let stamp = report["timestamp_ms"].as_u64().unwrap();
+    let jobs = report["jobs"].as_array().unwrap();
+    assert!(stamp >= jobs[1]["job_start"].as_u64().unwrap() + 1000, "{stamp}: {}", jobs[1]["job_start"]);
+    assert!(jobs.iter().all(|job| job["elapsed"].as_u64().unwrap() >= 2), "since the start of the program");
+}

@@ -149,6 +149,7 @@ impl Part {
             checks: Vec::new(),
             ended: self.ended,
             remaining_ns: None,
+            taken_unix_ms: None,
             hosts: Some(Box::new(hosts)),
         };
         let mut judged = Judgement::default();

@@ -18,8 +18,11 @@ pub struct Control<'a> {
     pub stop: Arc<AtomicBool>,
     /// Called a few times a second from the thread that called [`run`].
     pub progress: Option<&'a mut dyn FnMut(&Progress)>,
-    /// An interval in nanoseconds, and the function that gets the result so far after each interval while load runs.
+    /// An interval in nanoseconds, and the function that gets the result so far after each interval while load runs;
+    /// `u64::MAX`: only when [`Control::status_wanted`] asks.
     pub status: Option<(u64, &'a mut dyn FnMut(RunResult))>,
+    /// Set to have the result so far handed to the function of `status` at once. The run clears it.
+    pub status_wanted: Arc<AtomicBool>,
     /// Length of the intervals in the result; None: each job's `bwavgtime`.
     pub interval_ns: Option<u64>,
     /// True if each interval carries its latency distribution.

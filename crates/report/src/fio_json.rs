@@ -42,9 +42,9 @@ pub fn version_of(version: &str) -> String {
 /// The run in fio's JSON schema, newline-terminated; with `plus`, the bins of `json+`.
 pub fn render(run: &RunResult, plus: bool) -> String {
     let Provenance { version, started_unix_ms, .. } = &run.provenance;
-    // fio stamps the end of the run.
+    // fio stamps the moment of the document: the end of the run, or of a status within it.
     let longest_ms = run.jobs.iter().map(|job| job.elapsed_ns / 1_000_000).max().unwrap_or(0);
-    let now_ms = started_unix_ms + longest_ms;
+    let now_ms = run.taken_unix_ms.unwrap_or(started_unix_ms + longest_ms);
     let mut top = object([
         ("fio version", Text(version_of(version))),
         ("timestamp", Integer(now_ms / 1000)),
@@ -105,7 +105,7 @@ fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {
         ("job_start", Integer(job.start_unix_ms)),
         ("error", Integer(error_number(job).into())),
         ("eta", Integer(run.remaining_ns.unwrap_or(0).div_ceil(1_000_000_000))),
-        ("elapsed", Integer(job.elapsed_ns.div_ceil(1_000_000_000))),
+        ("elapsed", Integer(elapsed_s(job, run))),
     ]);
     let options = options(&job.options);
     if !options.is_empty() {
@@ -174,6 +174,14 @@ fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {
         out.push(("steadystate".into(), Object(steady_state(steady))));
     }
     out
+}
+
+/// Seconds from the start of the program to the document, as fio counts them, and not those of the job alone.
+fn elapsed_s(job: &JobResult, run: &RunResult) -> u64 {
+    match run.taken_unix_ms {
+        Some(taken_ms) => taken_ms.saturating_sub(run.provenance.started_unix_ms).div_ceil(1000),
+        None => job.elapsed_ns.div_ceil(1_000_000_000),
+    }
 }
 
 /// All directions of a job as one.

@@ -9,6 +9,7 @@ use job::Job;
 use job::job::{Amount, Plan};
 use sys::file;
 
+use super::layout::Layout;
 use super::safety::Precious;
 use super::size::{self, Existing};
 use super::{EntryKind, existing_file, names, open, paths_of, room_at};
@@ -62,7 +63,8 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
             for ((path, (kind, file)), extent) in paths.iter().zip(&files).zip(&extents) {
                 let end = extent.offset + extent.size;
                 if *kind == EntryKind::Regular && !job.extent.fill && end > file.bytes {
-                    rooms.need(path, end - file.bytes, job)?;
+                    let takes_space = takes_space(job);
+                    rooms.need(path, if takes_space { end - file.bytes } else { 0 }, job)?;
                 }
             }
             descriptors += u64::from(job.files.open.unwrap_or(u32::MAX)).min(paths.len() as u64);
@@ -79,6 +81,13 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
         return Err(too_few_descriptors(all_threads, limit, job));
     }
     Ok(())
+}
+
+/// True if the layout surely takes as many bytes as it makes the files longer. Of a job that writes the data itself,
+/// nobody knows how far it comes; and a file system may keep data that compress in less space.
+fn takes_space(job: &Job) -> bool {
+    let compressible = job.buffers.zero || job.buffers.compress_percent > 0 || !job.buffers.pattern.is_empty();
+    Layout::of(job) == Layout::Data && !compressible
 }
 
 /// Refuses a log of `write_iolog` in the place of a file that the plan reads or measures, or of a device.

@@ -253,13 +253,19 @@ fn measure<T: Traffic>(mut generator: Generator<T>, orders: &Orders) -> Measured
     gear.recorder.disturbed(gear.engine.disturbances());
     gear.recorder.lost(gear.engine.lost_messages());
     gear.recorder.take_back(gear.engine.stray_bytes());
-    let end_ns = gear.clock.now_ns();
+    if gear.recorder.is_verifying() {
+        gear.recorder.switch(gear.clock.now_ns());
+    }
+    // As in fio, the job is over when its data are stored: the last sync is part of its time.
     if gear.job.syncs.end_fsync && outcome.is_ok() {
         outcome = gear.opened.sync_all(&mut *gear.engine).and(outcome);
         if outcome.is_ok() {
             traffic.all_synced();
         }
     }
+    let closed = if gear.job.syncs.fsync_on_close { gear.opened.close_all(&mut *gear.engine) } else { Ok(()) };
+    outcome = outcome.and_then(|end| closed.map(|()| end));
+    let end_ns = gear.clock.now_ns();
     if let Some(logs) = gear.logs.take() {
         outcome = outcome.and_then(|end| logs.finish(end_ns).map(|()| end));
     }

@@ -95,10 +95,12 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     }
     let no_memory = |error| Error::system("cannot share memory", "", error);
     let seats = Seats::new(clones.len()).map_err(no_memory)?;
-    let statements = control
-        .status
-        .as_ref()
-        .map(|_| Statements::new(clones.len()))
+    // Each clone takes a descriptor. Where no interval is asked for, they are not worth a failure.
+    const ON_REQUEST: usize = 256;
+    let wants_statements =
+        control.status.as_ref().is_some_and(|(interval_ns, _)| *interval_ns != u64::MAX || clones.len() <= ON_REQUEST);
+    let statements = wants_statements
+        .then(|| Statements::new(clones.len()))
         .transpose()
         .map_err(|error| no_memory(error).hint("--status-interval takes a descriptor for each clone: ulimit -n"))?;
 
@@ -115,6 +117,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
             checks: Vec::new(),
             ended,
             remaining_ns: None,
+            taken_unix_ms: Some(realtime_ns() / 1_000_000),
             hosts: None,
         };
         for job in &mut result.jobs {
@@ -716,12 +719,48 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
 
     /// The part of the work that is done, and the nanoseconds that the rest will take; None where nothing tells.
     fn done(&self, now_ns: u64) -> (Option<f64>, Option<u64>) {
-        let elapsed_ns = now_ns - self.started_ns;
-        let parts: Vec<f64> = (0..self.clones.len()).map(|index| self.part_done(index, elapsed_ns)).collect();
+        let parts: Vec<f64> = (0..self.clones.len()).map(|index| self.part_done(index, now_ns)).collect();
         let known = parts.iter().all(|part| part.is_finite());
         let done = known.then(|| parts.iter().sum::<f64>() / parts.len().max(1) as f64);
-        let rest = |done: f64| (elapsed_ns as f64 * (1.0 / done - 1.0)) as u64;
-        (done, done.filter(|&done| done > 0.01).map(rest))
+        (done, self.remaining_ns(now_ns))
+    }
+
+    /// The time that the rest takes: stages follow one another, and the clones of a stage run side by side.
+    fn remaining_ns(&self, now_ns: u64) -> Option<u64> {
+        let (mut before, mut stage) = (0, 0);
+        for (index, clone) in self.clones.iter().enumerate() {
+            if self.plan.jobs[clone.job].time.stonewall && clone.number == 0 {
+                before += std::mem::take(&mut stage);
+            }
+            stage = stage.max(self.clone_remaining_ns(index, now_ns)?);
+        }
+        Some(before + stage)
+    }
+
+    /// The time until a clone ends, by work or by time, whichever comes first; None where nothing tells.
+    fn clone_remaining_ns(&self, index: usize, now_ns: u64) -> Option<u64> {
+        let clone = &self.clones[index];
+        let time = &self.plan.jobs[clone.job].time;
+        let whole = time.runtime_ns.map(|runtime| runtime + time.ramp_ns);
+        match &self.stands[index] {
+            Stand::Ended(_) => Some(0),
+            Stand::Waiting => {
+                let due_ns = self.started_ns.saturating_add(self.delay_ns(clone));
+                whole.map(|whole| whole.saturating_add(due_ns.saturating_sub(now_ns)))
+            }
+            Stand::Running(_) => {
+                let seat = self.seats.seat(index);
+                let ran_ns = seat.began_at().map_or(0, |began| now_ns.saturating_sub(began));
+                let done = seat.read().done_millionths as f64 / 1e6;
+                let by_work = (done > 0.01).then(|| (ran_ns as f64 * (1.0 / done - 1.0)) as u64);
+                let by_time = whole.map(|whole| whole.saturating_sub(ran_ns));
+                match by_time {
+                    Some(by_time) if !time.time_based => Some(by_work.map_or(by_time, |work| work.min(by_time))),
+                    Some(by_time) => Some(by_time),
+                    None => by_work,
+                }
+            }
+        }
     }
 
     /// `--status-interval`: asks the clones that run for their figures, and hands them on when all are there. A clone
@@ -735,7 +774,11 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
                 && matches!(schedule.seats.seat(index).read().phase, Phase::Run | Phase::Verify)
         };
         let all = 0..self.stands.len();
-        let next_ns = *self.next_status_ns.get_or_insert(now_ns + *interval_ns);
+        let mut next_ns = *self.next_status_ns.get_or_insert(now_ns.saturating_add(*interval_ns));
+        if control.status_wanted.swap(false, Relaxed) {
+            next_ns = next_ns.min(now_ns);
+            self.next_status_ns = Some(next_ns);
+        }
         if now_ns < next_ns {
             return;
         }
@@ -759,11 +802,11 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         status(result);
         self.status_is_awaited = false;
         let behind = (now_ns - next_ns) / *interval_ns;
-        self.next_status_ns = Some(next_ns + (behind + 1) * *interval_ns);
+        self.next_status_ns = Some(next_ns.saturating_add((behind + 1).saturating_mul(*interval_ns)));
     }
 
     /// The part of a clone's work that is done, by work or by time, whichever is further; NaN if it has no known end.
-    fn part_done(&self, index: usize, elapsed_ns: u64) -> f64 {
+    fn part_done(&self, index: usize, now_ns: u64) -> f64 {
         let clone = &self.clones[index];
         match &self.stands[index] {
             Stand::Ended(_) => 1.0,
@@ -771,6 +814,8 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             Stand::Running(_) => {
                 let time = &self.plan.jobs[clone.job].time;
                 let by_work = self.seats.seat(index).read().done_millionths as f64 / 1e6;
+                let began_ns = self.seats.seat(index).began_at().unwrap_or(now_ns);
+                let elapsed_ns = now_ns.saturating_sub(began_ns);
                 match time.runtime_ns {
                     Some(runtime) => {
                         let by_time = elapsed_ns as f64 / (runtime + time.ramp_ns).max(1) as f64;
