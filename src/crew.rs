@@ -57,7 +57,7 @@ fn team(interrupt: &Interrupt) -> Result<Team, String> {
     let host = sys::process::host().name;
     let machine = hosts::machine_number(&host);
     let grace = launch::grace(|name| std::env::var(name).ok());
-    let identity = Identity { host, machine, version: version().into(), grace };
+    let identity = Identity { host, machine, version: asked(), grace };
     let flags = Flags { signalled: interrupt.signalled.clone(), stop: interrupt.stop.clone() };
     let connect = || hosts::Mpi::join().map_err(|error| format!("MPI cannot be initialised: error {error}"));
     Team::join(connect, identity, flags, monotonic_ns)
@@ -74,6 +74,35 @@ fn team(_interrupt: &Interrupt) -> Result<Team, String> {
 fn version() -> &'static str {
     static MARKED: &str = concat!("version of all ranks: ", env!("CARGO_PKG_VERSION"));
     std::hint::black_box(MARKED).trim_start_matches("version of all ranks: ")
+}
+
+/// Options that ranks may have each for itself: where their files are, and where results go.
+#[cfg(feature = "mpi")]
+const OWN: [&str; 6] = ["--dir", "--directory", "--filename", "--output", "--response-times", "--save"];
+
+/// The program and its orders: its version, its commit, and a hash of its command line. A job file counts with its
+/// contents, not with its path.
+#[cfg(feature = "mpi")]
+fn asked() -> String {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    let mut words = std::env::args_os().skip(1);
+    while let Some(word) = words.next() {
+        let text = word.to_string_lossy();
+        let name = text.split('=').next().unwrap_or_default();
+        if OWN.contains(&name) {
+            if !text.contains('=') {
+                words.next();
+            }
+            continue;
+        }
+        let path = std::path::Path::new(text.strip_prefix("--input=").unwrap_or(&text));
+        match path.metadata().is_ok_and(|found| found.is_file() && found.len() <= 1 << 20) {
+            true => std::fs::read(path).unwrap_or_default().hash(&mut hasher),
+            false => text.hash(&mut hasher),
+        }
+    }
+    format!("{} of commit {} with command {:016x}", version(), env!("PLIMSOLL_GIT_HASH"), hasher.finish())
 }
 
 /// The place of a process that runs alone.

@@ -855,3 +855,95 @@ fn mdtest_and_ior_as_they_are_typed_print_their_tables() {
     assert!((figure("TOTAL ") / product.sqrt() - 1.0).abs() < 0.01, "{last}");
     assert!(!place.path().join("io500").exists());
 }
+
+/// Runs `files` while each call in `calls` fails as `injection` says; the phases, and the status.
+fn with_faults(place: &Path, calls: &str, injection: &str, line: &str) -> (Value, i32) {
+    let mut strace = std::process::Command::new("strace");
+    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={calls}")]);
+    strace.args(["-e", &format!("inject={calls}:{injection}"), env!("CARGO_BIN_EXE_plimsoll"), "files", "--json"]);
+    let output = strace.current_dir(place).args(line.split_whitespace()).output().unwrap();
+    (serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output))), {
+        output.status.code().unwrap()
+    })
+}
+
+#[test]
+fn an_interrupted_call_is_made_again_and_no_operation_is_dropped() {
+    if !has_program("strace") {
+        return;
+    }
+    for (calls, op, name) in [
+        ("unlink,unlinkat", "create,unlink", "unlink"),
+        ("mkdir,mkdirat", "mkdir", "mkdir"),
+        ("rename,renameat,renameat2", "create,rename", "rename"),
+        ("symlink,symlinkat", "create,symlink", "symlink"),
+        ("link,linkat", "create,link", "link"),
+    ] {
+        for (injection, status, left_over) in [
+            ("error=EINTR:when=3", 0, false),
+            ("error=EINTR:when=2+1", 1, true),
+            ("error=EIO:when=3", 1, true),
+            ("error=EDQUOT:when=2", 1, true),
+        ] {
+            for goes_on in ["", " --continue-on-error"] {
+                let place = directory();
+                let line = format!("--op {op} --files 9{goes_on}");
+                // Directories of the layout are made by mkdir too: its failure comes before any phase.
+                let (result, got) = with_faults(place.path(), calls, injection, &line);
+                let what = format!("{calls} {injection} {line}: {result:#}");
+                assert_eq!(got, status, "{what}");
+                let Some(phase) = result["phases"].as_array().unwrap().iter().find(|phase| phase["name"] == name)
+                else {
+                    assert!(name == "mkdir" && left_over, "{what}");
+                    continue;
+                };
+                let number = |field: &str| phase[field].as_u64().unwrap();
+                assert_eq!(number("asked"), 9, "{what}");
+                assert_eq!(count(phase, "files") + count(phase, "failed") + number("left"), 9, "{what}");
+                assert_eq!(count(phase, "failed") > 0, left_over, "{what}");
+                assert!(goes_on.is_empty() || number("left") == 0, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_a_run_did_not_make_stays_as_it_is_under_every_name() {
+    for (name, op) in [
+        ("f.0000002", "create,overwrite,append,truncate,chmod,unlink"),
+        ("f.0000002", "mknod,unlink"),
+        ("f.0000002.renamed", "create,rename,overwrite,unlink"),
+        ("f.0000002.renamed", "create,rename"),
+        ("f.0000002.renamed", "create,unlink"),
+        ("f.0000002", "swift-put,unlink"),
+        ("f.0000002.tmp", "swift-put"),
+        ("f.0000002.tmp", "create,unlink,create"),
+    ] {
+        for goes_on in ["", " --continue-on-error"] {
+            let place = directory();
+            let parent = place.path().join("thrd000-d0000");
+            std::fs::create_dir(&parent).unwrap();
+            std::fs::write(parent.join(name), "mine").unwrap();
+            let line = format!("files --op {op} --files 4 --cleanup{goes_on}");
+            run(place.path(), &line.split_whitespace().collect::<Vec<_>>());
+            // A file whose removal failed may stay; the other one always does.
+            assert!(tree(place.path()).contains(&parent.join(name)), "{name} {line}");
+            assert_eq!(std::fs::read_to_string(parent.join(name)).unwrap(), "mine", "{name} {line}");
+        }
+    }
+}
+
+#[test]
+fn reads_of_ior_never_write() {
+    if !has_program("python3") {
+        return;
+    }
+    let place = directory();
+    std::fs::write(place.path().join("short"), vec![1; 300_000]).unwrap();
+    for file in ["short", "missing"] {
+        let output = compat(place.path(), "ior", &format!("-r -t 256k -b 1m -o {file}"));
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    }
+    assert_eq!(place.path().join("short").metadata().unwrap().len(), 300_000);
+    assert_eq!(tree(place.path()).len(), 1);
+}

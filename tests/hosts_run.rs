@@ -275,8 +275,11 @@ fn different_versions(place: &Path) {
         .unwrap();
     let (said, version) = (stderr(&output), env!("CARGO_PKG_VERSION"));
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains(&format!("different versions of plimsoll: {version} on a (rank 0), but 9")), "{said}");
-    assert!(said.contains("on c (rank 2)") && stdout(&output).is_empty(), "{said}");
+    assert!(said.contains(&format!("different versions of plimsoll or different commands: {version} of ")), "{said}");
+    assert!(
+        said.contains("on a (rank 0), but 9") && said.contains("on c (rank 2)") && stdout(&output).is_empty(),
+        "{said}"
+    );
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub struct Identity {
     pub host: String,
     /// A number that tells hosts with separate clocks apart: see [`machine_number`].
     pub machine: u64,
-    /// The program's version: all ranks must have the same.
+    /// The program's version and orders: all ranks must have the same.
     pub version: String,
     /// The time that the launcher leaves this rank between SIGTERM and SIGKILL: see [`grace`](crate::launch::grace).
     pub grace: Duration,
@@ -156,7 +156,8 @@ impl Team {
             return Ok(());
         }
         Err(format!(
-            "different versions of plimsoll: {first} on {host} (rank 0), but {}; install the same on all hosts",
+            "different versions of plimsoll or different commands: {first} on {host} (rank 0), but {}; install the same on \
+             all hosts, and give all ranks the same options",
             others.join(", ")
         ))
     }

@@ -87,6 +87,13 @@ pub struct PhaseResult {
     pub runtime_ns: u64,
     /// All work of the phase.
     pub total: Work,
+    /// Operations that were asked for: those that were done, failed, or were left. Files that were not there to be
+    /// removed count as done.
+    #[serde(default)]
+    pub asked: u64,
+    /// Operations that a stop left: the end of the time, a signal, or a failure.
+    #[serde(default)]
+    pub left: u64,
     /// Nanoseconds from the start until the first thread had nothing left to do.
     pub stonewall_ns: u64,
     /// The work that all threads had done at the stonewall: while all of them were at work.
@@ -238,6 +245,8 @@ impl PhaseResult {
             start_unix_ms,
             runtime_ns,
             total,
+            asked,
+            left,
             stonewall_ns,
             at_stonewall,
             threads,
@@ -257,6 +266,8 @@ impl PhaseResult {
         self.runtime_ns = self.runtime_ns.max(*runtime_ns);
         self.stonewall_ns = self.stonewall_ns.min(*stonewall_ns);
         self.total.add(total);
+        self.asked += asked;
+        self.left += left;
         self.at_stonewall.add(at_stonewall);
         self.threads.extend(threads.iter().cloned());
         self.cpu.merge(cpu);

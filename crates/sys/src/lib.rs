@@ -11,6 +11,7 @@ pub mod clock;
 pub mod disk;
 pub mod file;
 pub mod handle;
+pub mod interrupted;
 pub mod memory;
 pub mod process;
 pub mod raw;

@@ -7,6 +7,7 @@ use std::os::fd::RawFd;
 use job::Job;
 use job::workload::OpKind;
 use measure::Direction;
+use sys::interrupted::repeated_c;
 
 /// `_IO(0x12, 119)` of linux/fs.h: discard {start, length} of a block device.
 const BLKDISCARD: libc::Ioctl = libc::BLKSSZGET - 0x68 + 0x77;
@@ -54,12 +55,12 @@ pub(super) fn option_is_set(job: &Job, name: &str) -> bool {
 pub(super) fn carry_out(fd: RawFd, kind: OpKind, offset: u64, len: u32, flags: Flags) -> i64 {
     match kind {
         // SAFETY: fsync takes no memory; a bad descriptor is an error number.
-        OpKind::Sync => result_of(unsafe { libc::fsync(fd) }, 0),
+        OpKind::Sync => result_of(|| unsafe { libc::fsync(fd) }, 0),
         // SAFETY: fdatasync takes no memory; a bad descriptor is an error number.
-        OpKind::DataSync => result_of(unsafe { libc::fdatasync(fd) }, 0),
+        OpKind::DataSync => result_of(|| unsafe { libc::fdatasync(fd) }, 0),
         OpKind::SyncRange => {
             // SAFETY: sync_file_range takes no memory; a bad descriptor is an error number.
-            result_of(unsafe { libc::sync_file_range(fd, offset as i64, i64::from(len), flags.sync_range) }, 0)
+            result_of(|| unsafe { libc::sync_file_range(fd, offset as i64, i64::from(len), flags.sync_range) }, 0)
         }
         OpKind::Io(Direction::Trim) => trim(fd, offset, len),
         OpKind::Io(_) => -i64::from(libc::EINVAL),
@@ -70,20 +71,23 @@ pub(super) fn carry_out(fd: RawFd, kind: OpKind, offset: u64, len: u32, flags: F
 fn trim(fd: RawFd, offset: u64, len: u32) -> i64 {
     let range = [offset, u64::from(len)];
     // SAFETY: BLKDISCARD reads two 64-bit numbers; range holds two, and lives until the call returns.
-    let discarded = result_of(unsafe { libc::ioctl(fd, BLKDISCARD, range.as_ptr()) }, len);
+    let discarded = result_of(|| unsafe { libc::ioctl(fd, BLKDISCARD, range.as_ptr()) }, len);
     if discarded != -i64::from(libc::ENOTTY) {
         return discarded;
     }
     // SAFETY: fallocate takes no memory; a bad descriptor is an error number.
-    result_of(unsafe { libc::fallocate64(fd, PUNCH, offset as i64, i64::from(len)) }, len)
+    result_of(|| unsafe { libc::fallocate64(fd, PUNCH, offset as i64, i64::from(len)) }, len)
 }
 
 /// The mode of a fallocate(2) that frees the blocks of a range and leaves the file's size.
 pub(super) const PUNCH: libc::c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
 /// `success` if the call returned 0, the negative errno otherwise.
-fn result_of(returned: libc::c_int, success: u32) -> i64 {
-    if returned == 0 { i64::from(success) } else { -i64::from(last_errno()) }
+fn result_of(call: impl FnMut() -> libc::c_int, success: u32) -> i64 {
+    match repeated_c(call) {
+        0 => i64::from(success),
+        errno => errno,
+    }
 }
 
 /// The errno of this thread's last system call; EIO if there is none.

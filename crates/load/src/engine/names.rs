@@ -11,8 +11,8 @@ use std::os::fd::RawFd;
 use std::path::Path;
 
 use job::workload::OpKind;
+use sys::interrupted::repeated_c;
 
-use super::blocking::last_errno;
 use super::{Completion, Engine, Queued, Request, Setup};
 use crate::Error;
 
@@ -142,8 +142,10 @@ impl Engine for Names {
 
     fn queue(&mut self, request: Request) -> Queued {
         let result = match request.kind {
-            OpKind::Io(_) if self.carry_out(request.file) != 0 => -i64::from(last_errno()),
-            OpKind::Io(_) => i64::from(request.len),
+            OpKind::Io(_) => match repeated_c(|| self.carry_out(request.file)) {
+                0 => i64::from(request.len),
+                errno => errno,
+            },
             _ => 0,
         };
         Queued::Done(Completion { slot: request.slot, result })

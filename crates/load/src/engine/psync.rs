@@ -7,6 +7,7 @@ use std::sync::Arc;
 use job::workload::OpKind;
 use job::workload::random::{Random, clone_seed, mix};
 use measure::Direction;
+use sys::interrupted::repeated_c;
 
 use super::blocking::{self, Flags, last_errno};
 use super::descriptors::Descriptors;
@@ -165,17 +166,10 @@ impl<C: Call> Blocking<C> {
                 return -i64::from(last_errno());
             }
         }
-        let result = loop {
+        let result = repeated_c(|| {
             // SAFETY: memory is valid for len bytes, by Slots::place, and the slot's token is in this call.
-            let returned = unsafe { C::call(&transfer) };
-            if returned >= 0 {
-                break returned as i64;
-            }
-            let errno = last_errno();
-            if errno != libc::EINTR {
-                break -i64::from(errno);
-            }
-        };
+            (unsafe { C::call(&transfer) }) as i64
+        });
         if C::SEEKS {
             self.positions[file] = if result >= 0 { transfer.offset + result } else { -1 };
         }

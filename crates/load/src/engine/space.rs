@@ -6,8 +6,9 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use job::workload::OpKind;
 use measure::Direction;
+use sys::interrupted::repeated_c;
 
-use super::blocking::{self, Flags, last_errno};
+use super::blocking::{self, Flags};
 use super::{Completion, Engine, Queued, Request, Setup};
 use crate::Error;
 
@@ -71,9 +72,9 @@ impl Engine for Space {
     fn queue(&mut self, request: Request) -> Queued {
         let fd = self.files[request.file as usize].as_ref().map_or(-1, AsRawFd::as_raw_fd);
         let result = match request.kind {
-            OpKind::Io(direction) => match (self.act)(fd, direction, request.offset, request.len) {
+            OpKind::Io(direction) => match repeated_c(|| (self.act)(fd, direction, request.offset, request.len)) {
                 0 => i64::from(request.len),
-                _ => -i64::from(last_errno()),
+                errno => errno,
             },
             sync => blocking::carry_out(fd, sync, request.offset, request.len, self.flags),
         };

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use job::workload::OpKind;
 use measure::Direction;
+use sys::interrupted::repeated_c;
 
-use super::blocking::{self, Flags, last_errno};
+use super::blocking::{self, Flags};
 use super::descriptors::Descriptors;
 use super::{Completion, Engine, Queued, Request, Setup, Slots};
 use crate::Error;
@@ -55,18 +56,6 @@ impl Pipe {
     }
 }
 
-/// Bytes moved by a call that was not interrupted, or the negative errno.
-fn retried(mut call: impl FnMut() -> isize) -> i64 {
-    loop {
-        let returned = call();
-        match last_errno() {
-            _ if returned >= 0 => return returned as i64,
-            libc::EINTR => {}
-            errno => return -i64::from(errno),
-        }
-    }
-}
-
 impl Splice {
     /// Moves up to `len` bytes between the file and `memory`.
     ///
@@ -98,10 +87,10 @@ impl Splice {
         let vector = libc::iovec { iov_base: memory.cast(), iov_len: len };
         let filled = if reads {
             // SAFETY: at lives until the call returns.
-            retried(|| unsafe { libc::splice(fd, &raw mut at, input, std::ptr::null_mut(), len, 0) })
+            repeated_c(|| unsafe { libc::splice(fd, &raw mut at, input, std::ptr::null_mut(), len, 0) })
         } else {
             // SAFETY: vector names len bytes that are valid. They stay so until the pipe is empty again.
-            retried(|| unsafe { libc::vmsplice(input, &raw const vector, 1, 0) })
+            repeated_c(|| unsafe { libc::vmsplice(input, &raw const vector, 1, 0) })
         };
         let mut emptied = 0;
         while emptied < filled {
@@ -110,11 +99,11 @@ impl Splice {
                 // SAFETY: emptied lies within the len bytes for which memory is valid.
                 let rest = unsafe { memory.add(emptied as usize) };
                 // SAFETY: emptied + left bytes are at most len, for which memory is valid.
-                retried(|| unsafe { libc::read(output, rest.cast(), left) })
+                repeated_c(|| unsafe { libc::read(output, rest.cast(), left) })
             } else {
                 let mut to = at + emptied;
                 // SAFETY: to lives until the call returns.
-                retried(|| unsafe { libc::splice(output, std::ptr::null_mut(), fd, &raw mut to, left, 0) })
+                repeated_c(|| unsafe { libc::splice(output, std::ptr::null_mut(), fd, &raw mut to, left, 0) })
             };
             if moved <= 0 {
                 // The next op would take the rest in the pipe for its own data.

@@ -14,7 +14,7 @@ use sys::clock::monotonic_ns;
 use super::content::{Content, FileId};
 use super::fs::{EntryKind, FileSystem, Handle, Stat};
 use super::listing::{Holdings, Listing};
-use super::operation::{Operation, Population};
+use super::operation::{Operation, Population, Walk};
 use super::plan::Plan;
 use super::tally::{Call, Failure, Tally};
 use super::tree::{Names, Object};
@@ -78,9 +78,11 @@ pub(super) struct Files<'a> {
     made: Vec<u64>,
     /// Objects that this run made, and that were still there when it began to make their population anew.
     earlier: Vec<(Population, std::ops::Range<u64>)>,
-    /// Objects that this run could not make, because somebody else's were there: the first number of each row of them,
-    /// and the end of the row.
-    foreign: BTreeMap<(Population, u64), u64>,
+    /// Names that this run could not give, by their thread: they are somebody else's, or nobody's. The first number of
+    /// each row of them, and the end of the row.
+    foreign: BTreeMap<(u32, Object, u64), u64>,
+    /// True if the file system can rename only by replacing: the new name is then looked for first.
+    renames_by_replacing: bool,
     /// Returns true when waits must end.
     stopped: &'a dyn Fn() -> bool,
     /// The time of `CLOCK_MONOTONIC` at which the phase ends, whatever is left of it.
@@ -132,6 +134,7 @@ impl<'a> Files<'a> {
             made,
             earlier: Vec::new(),
             foreign: BTreeMap::new(),
+            renames_by_replacing: false,
             stopped,
             deadline_ns: None,
             listed: 0,
@@ -193,13 +196,57 @@ impl<'a> Files<'a> {
         self.renamed = false;
     }
 
-    /// Notes that object `number` could not be made, because one of that name is there. It is somebody else's, unless
-    /// this run made it before.
-    pub fn found(&mut self, kind: Population, number: u64) {
+    /// Notes that this run could not give a name: whatever has the name is somebody else's.
+    fn found(&mut self, object: Object, number: u64) {
         // Objects are made in order: a million of them are one row.
-        match self.foreign.range_mut(..=(kind, number)).next_back() {
-            Some((&(other, _), end)) if other == kind && *end >= number => *end = (*end).max(number + 1),
-            _ => drop(self.foreign.insert((kind, number), number + 1)),
+        let key = (self.thread, object, number);
+        match self.foreign.range_mut(..=key).next_back() {
+            Some((&(thread, other, _), end)) if (thread, other) == (self.thread, object) && *end >= number => {
+                *end = (*end).max(number + 1);
+            }
+            _ => drop(self.foreign.insert(key, number + 1)),
+        }
+    }
+
+    /// True if this run could not give that name.
+    fn is_foreign(&self, object: Object, number: u64) -> bool {
+        let row = self.foreign.range(..=(self.thread, object, number)).next_back();
+        row.is_some_and(|(&(thread, other, _), &end)| (thread, other) == (self.thread, object) && number < end)
+    }
+
+    /// The object that an operation works on by its name; None if it lists directories or removes everything.
+    fn used(&self, operation: Operation) -> Option<Object> {
+        match (operation, operation.row().walk) {
+            (Operation::DeleteRenamed, _) => Some(Object::Renamed),
+            (_, Walk::Uses(kind) | Walk::Takes(kind)) => Some(match kind {
+                Population::Files => self.object(),
+                Population::Directories => Object::Directory,
+                Population::Symlinks => Object::Symlink,
+                Population::Links => Object::Link,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Notes the names that a failed operation did not give.
+    fn note_failure(&mut self, operation: Operation, object: Object, number: u64, failure: &Failure) {
+        match (operation, failure.call) {
+            (Operation::Create | Operation::Mknod, Call::Create | Call::Mknod | Call::Mkdir) => {
+                self.found(object, number);
+            }
+            (Operation::SwiftPut, call) => {
+                self.found(Object::File, number);
+                if matches!(call, Call::Create | Call::Mkdir) {
+                    self.found(Object::Temporary, number);
+                }
+            }
+            (Operation::Symlink, _) => self.found(Object::Symlink, number),
+            (Operation::Link, _) => self.found(Object::Link, number),
+            (Operation::Mkdir, _) => self.found(Object::Directory, number),
+            (Operation::Rename, _) => {
+                self.found(if object == Object::File { Object::Renamed } else { Object::File }, number);
+            }
+            _ => {}
         }
     }
 
@@ -403,8 +450,27 @@ impl<'a> Files<'a> {
 
     /// Carries out an operation on object `number`. `mixed`: other operations go on beside it, so it must leave the
     /// object in its usual state. Operations on directories leave the number of entries in `listed`.
+    ///
+    /// A name that this run could not give fails: the operation leaves alone whatever has the name.
     pub fn carry_out(&mut self, operation: Operation, number: u64, mixed: bool) -> Result<(), Failure> {
+        if !self.foreign.is_empty()
+            && let Some(used) = self.used(operation)
+            && self.is_foreign(used, number)
+        {
+            let path = self.names.path(used, number).to_string_lossy().into_owned();
+            return Err(Failure { call: Call::Open, error: io::Error::other(Bad::Foreign), path });
+        }
         let object = self.object();
+        let outcome = self.attempt(operation, object, number, mixed);
+        if let Err(failure) = &outcome
+            && !failure.is_stop()
+        {
+            self.note_failure(operation, object, number, failure);
+        }
+        outcome
+    }
+
+    fn attempt(&mut self, operation: Operation, object: Object, number: u64, mixed: bool) -> Result<(), Failure> {
         match operation {
             Operation::Create => {
                 let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
@@ -606,12 +672,29 @@ impl<'a> Files<'a> {
             true => (Object::Renamed, Object::File),
             false => (Object::File, Object::Renamed),
         };
+        self.rename_new(from, to, number)?;
+        if mixed { self.rename_new(to, from, number) } else { Ok(()) }
+    }
+
+    /// Gives an object a name that nobody has: a rename never replaces a file that is there.
+    fn rename_new(&mut self, from: Object, to: Object, number: u64) -> Result<(), Failure> {
         let (old, new) = (self.other_names.path(from, number), self.names.path(to, number));
-        self.tally.time(Call::Rename, || self.fs.rename(old, new))?;
-        if mixed {
-            self.tally.time(Call::Rename, || self.fs.rename(new, old))?;
+        if !self.renames_by_replacing {
+            let outcome = self.tally.time(Call::Rename, || self.fs.rename_new(old, new));
+            match outcome.as_ref().err().and_then(|failure| failure.error.raw_os_error()) {
+                Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => self.renames_by_replacing = true,
+                _ => return outcome,
+            }
         }
-        Ok(())
+        // The look is not part of the rename: it is not measured.
+        match self.fs.lstat(new) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+            looked => {
+                let error = looked.err().unwrap_or_else(|| io::Error::from_raw_os_error(libc::EEXIST));
+                return Err(Failure { call: Call::Rename, error, path: String::new() });
+            }
+        }
+        self.tally.time(Call::Rename, || self.fs.rename(old, new))
     }
 
     fn unlink(&mut self, object: Object, number: u64) -> Result<(), Failure> {
@@ -670,8 +753,11 @@ impl<'a> Files<'a> {
         self.tally.time(Call::Fsync, || handle.fsync())?;
         self.tally.time(Call::Close, || handle.close())?;
         self.set_xattrs(Object::Temporary, number)?;
-        let (old, new) = (self.other_names.path(Object::Temporary, number), self.names.path(Object::File, number));
-        self.tally.time(Call::Rename, || self.fs.rename(old, new))
+        let named = self.rename_new(Object::Temporary, Object::File, number);
+        if named.is_err() {
+            drop(self.fs.unlink(self.other_names.path(Object::Temporary, number))); // the failure above is the one to tell
+        }
+        named
     }
 
     /// Breaks an operation of many records off if the run is to stop.
@@ -679,7 +765,7 @@ impl<'a> Files<'a> {
         match (self.stopped)() {
             false => Ok(()),
             true => {
-                let error = io::ErrorKind::Interrupted.into();
+                let error = io::Error::other(Bad::Stopped);
                 Err(Failure { call: Call::Close, error, path: String::new() })
             }
         }
@@ -726,11 +812,7 @@ impl<'a> Files<'a> {
     /// failure.
     pub fn remove_made(&mut self) -> Result<(), Failure> {
         let mut first = Ok(());
-        let (earlier, foreign) = (std::mem::take(&mut self.earlier), std::mem::take(&mut self.foreign));
-        let is_foreign = |kind, number| {
-            let row = foreign.range(..=(kind, number)).next_back();
-            row.is_some_and(|(&(other, _), &end)| other == kind && number < end)
-        };
+        let earlier = std::mem::take(&mut self.earlier);
         // A name that was there before this run stays, unless an earlier phase of the run made it.
         let mut rows = earlier.clone();
         for kind in [Population::Files, Population::Symlinks, Population::Links, Population::Directories] {
@@ -738,40 +820,52 @@ impl<'a> Files<'a> {
         }
         for (kind, number) in rows.into_iter().flat_map(|(kind, row)| row.map(move |number| (kind, number))) {
             let before = earlier.iter().any(|(other, range)| *other == kind && range.contains(&number));
-            if !before && is_foreign(kind, number) {
-                continue;
-            }
-            match kind {
+            let removed = match kind {
                 // A phase may have renamed the file, and a later one made another of its first name.
-                Population::Files => first = first.and(self.remove_file(number, before)),
-                // A failure leaves the directory there.
-                Population::Symlinks => drop(self.fs.unlink(self.names.path(Object::Symlink, number))),
-                Population::Links => drop(self.fs.unlink(self.names.path(Object::Link, number))),
-                // A failure leaves its parent there.
-                Population::Directories => drop(self.fs.rmdir(self.names.path(Object::Directory, number))),
+                Population::Files => self.remove_file(number, before),
+                Population::Symlinks => self.remove(Object::Symlink, number).map(drop),
+                Population::Links => self.remove(Object::Link, number).map(drop),
+                Population::Directories => self.remove(Object::Directory, number).map(drop),
+            };
+            first = first.and(removed);
+        }
+        first
+    }
+
+    /// Removes file `number` under the first of its names that is there, or under all of them. The first name comes
+    /// first: a file that has it was not renamed, whoever has the other name.
+    fn remove_file(&mut self, number: u64, all: bool) -> Result<(), Failure> {
+        let does = |operation| {
+            self.plan.phases.iter().flat_map(|phase| &phase.operations).any(|(known, _)| *known == operation)
+        };
+        let (renames, puts) = (does(Operation::Rename), does(Operation::SwiftPut));
+        let names = [(Object::File, true), (Object::Renamed, renames), (Object::Temporary, puts)];
+        let mut first = Ok(());
+        for (object, _) in names.into_iter().filter(|(_, given)| *given) {
+            match self.remove(object, number) {
+                Ok(true) if !all => break,
+                Ok(_) => {}
+                Err(failure) => first = first.and(Err(failure)),
             }
         }
         first
     }
 
-    /// Removes file `number` under the first of its names that is there, or under all of them.
-    fn remove_file(&mut self, number: u64, all: bool) -> Result<(), Failure> {
-        let mut first = Ok(());
-        // An operation that was broken off may have left another name.
-        let object = self.object();
-        let other = if object == Object::File { Object::Renamed } else { Object::File };
-        for object in [object, other, Object::Temporary] {
-            match self.fs.unlink(self.names.path(object, number)) {
-                Ok(()) if all => {}
-                Ok(()) => break,
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
-                Err(error) if first.is_ok() => {
-                    first = Err(Failure { call: Call::Unlink, error, path: self.names.last() });
-                }
-                Err(_) => {}
-            }
+    /// Removes an object under a name that this run gave; true if it was there.
+    fn remove(&mut self, object: Object, number: u64) -> Result<bool, Failure> {
+        if self.is_foreign(object, number) {
+            return Ok(false);
         }
-        first
+        let path = self.names.path(object, number);
+        let (call, removed) = match object {
+            Object::Directory => (Call::Rmdir, self.fs.rmdir(path)),
+            _ => (Call::Unlink, self.fs.unlink(path)),
+        };
+        match removed {
+            Ok(()) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+            Err(error) => Err(Failure { call, error, path: self.names.last() }),
+        }
     }
 
     /// Removes the directories of the layout that this run made and that are empty.
@@ -804,6 +898,10 @@ impl<'a> Files<'a> {
                         "{path} ends at byte {at} instead of {of} (was it made with another --size, --seed or --threads?)"
                     ),
                 ),
+                Bad::Stopped => (libc::ECANCELED, format!("{path}: the run was stopped")),
+                Bad::Foreign => {
+                    (libc::EEXIST, format!("{path} is left alone: this run could not make it, so it is not its own"))
+                }
                 Bad::Absent => (libc::ETIMEDOUT, format!("{path} did not appear within --runtime")),
                 Bad::Listing { what } => (
                     libc::EILSEQ,
@@ -860,10 +958,30 @@ fn is_gone(outcome: Result<(), Failure>) -> Result<(), Failure> {
 /// A wrong result of a call that succeeded.
 #[derive(Debug)]
 enum Bad {
-    Short { at: u64, of: u64 },
-    Differs { offset: u64, what: String },
-    Listing { what: String },
+    Short {
+        at: u64,
+        of: u64,
+    },
+    Differs {
+        offset: u64,
+        what: String,
+    },
+    Listing {
+        what: String,
+    },
     Absent,
+    /// The operation was broken off, because the run is to stop. It is not a failure.
+    Stopped,
+    /// The name is not one that this run gave.
+    Foreign,
+}
+
+impl Failure {
+    /// True if the operation did not fail: the end of the run broke it off.
+    pub fn is_stop(&self) -> bool {
+        let inner = self.error.get_ref().and_then(|inner| inner.downcast_ref::<Bad>());
+        matches!(inner, Some(Bad::Stopped))
+    }
 }
 
 impl std::fmt::Display for Bad {
@@ -873,6 +991,8 @@ impl std::fmt::Display for Bad {
             Bad::Differs { offset, what } => write!(f, "byte {offset}: {what}"),
             Bad::Listing { what } => f.write_str(what),
             Bad::Absent => f.write_str("the file did not appear"),
+            Bad::Stopped => f.write_str("the run was stopped"),
+            Bad::Foreign => f.write_str("this run did not make it"),
         }
     }
 }

@@ -45,6 +45,15 @@ pub trait FileSystem: Send + Sync {
     /// As rename(2).
     fn rename(&self, from: &CStr, to: &CStr) -> io::Result<()>;
 
+    /// Renames an object, unless there is one with the new name. renameat2(2) with RENAME_NOREPLACE.
+    ///
+    /// # Errors
+    /// As renameat2(2): EEXIST if the new name is taken; EINVAL or EOPNOTSUPP where the file system has no such call.
+    fn rename_new(&self, from: &CStr, to: &CStr) -> io::Result<()> {
+        let _ = (from, to);
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    }
+
     /// Gives a file a second name. link(2).
     ///
     /// # Errors

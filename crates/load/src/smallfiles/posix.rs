@@ -4,8 +4,8 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, XattrFlags};
-use rustix::io::retry_on_intr;
+use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, XattrFlags};
+use sys::interrupted::repeated;
 
 use super::fs::{EntryKind, FileSystem, Handle, Space, Stat};
 
@@ -20,58 +20,62 @@ impl FileSystem for Posix {
 
     fn open(&self, path: &CStr, flags: i32, mode: u32) -> io::Result<Box<dyn Handle>> {
         let flags = OFlags::from_bits_retain(flags.cast_unsigned()) | OFlags::CLOEXEC;
-        let fd = retry_on_intr(|| fs::open(path, flags, Mode::from_raw_mode(mode)))?;
+        let fd = repeated(|| fs::open(path, flags, Mode::from_raw_mode(mode)))?;
         Ok(Box::new(File(fd)))
     }
 
     fn mknod(&self, path: &CStr, mode: u32) -> io::Result<()> {
-        Ok(fs::mknodat(CWD, path, FileType::RegularFile, Mode::from_raw_mode(mode), 0)?)
+        repeated(|| fs::mknodat(CWD, path, FileType::RegularFile, Mode::from_raw_mode(mode), 0))
     }
 
     fn unlink(&self, path: &CStr) -> io::Result<()> {
-        Ok(fs::unlink(path)?)
+        repeated(|| fs::unlink(path))
     }
 
     fn rename(&self, from: &CStr, to: &CStr) -> io::Result<()> {
-        Ok(fs::rename(from, to)?)
+        repeated(|| fs::rename(from, to))
+    }
+
+    fn rename_new(&self, from: &CStr, to: &CStr) -> io::Result<()> {
+        repeated(|| fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE))
     }
 
     fn link(&self, existing: &CStr, new: &CStr) -> io::Result<()> {
-        Ok(fs::link(existing, new)?)
+        repeated(|| fs::link(existing, new))
     }
 
     fn symlink(&self, content: &CStr, new: &CStr) -> io::Result<()> {
-        Ok(fs::symlink(content, new)?)
+        repeated(|| fs::symlink(content, new))
     }
 
     fn readlink(&self, path: &CStr, content: &mut [u8]) -> io::Result<usize> {
-        Ok(fs::readlinkat_raw(CWD, path, content)?)
+        repeated(|| fs::readlinkat_raw(CWD, path, &mut *content))
     }
 
     fn stat(&self, path: &CStr) -> io::Result<Stat> {
-        Ok(stat(&fs::stat(path)?))
+        repeated(|| fs::stat(path)).map(|found| stat(&found))
     }
 
     fn lstat(&self, path: &CStr) -> io::Result<Stat> {
-        Ok(stat(&fs::lstat(path)?))
+        repeated(|| fs::lstat(path)).map(|found| stat(&found))
     }
 
     fn chmod(&self, path: &CStr, mode: u32) -> io::Result<()> {
-        Ok(fs::chmod(path, Mode::from_raw_mode(mode))?)
+        repeated(|| fs::chmod(path, Mode::from_raw_mode(mode)))
     }
 
     fn truncate(&self, path: &CStr, len: u64) -> io::Result<()> {
         // rustix has no truncate(2): open and ftruncate do the same.
-        let fd = retry_on_intr(|| fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()))?;
-        Ok(fs::ftruncate(&fd, len)?)
+        let fd = repeated(|| fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()))?;
+        repeated(|| fs::ftruncate(&fd, len))
     }
 
     fn mkdir(&self, path: &CStr, mode: u32) -> io::Result<()> {
-        Ok(fs::mkdir(path, Mode::from_raw_mode(mode))?)
+        repeated(|| fs::mkdir(path, Mode::from_raw_mode(mode)))
     }
 
     fn rmdir(&self, path: &CStr) -> io::Result<()> {
-        Ok(fs::rmdir(path)?)
+        repeated(|| fs::rmdir(path))
     }
 
     fn readdir(&self, path: &CStr, entry: &mut dyn FnMut(&CStr, EntryKind)) -> io::Result<()> {
@@ -91,29 +95,30 @@ impl FileSystem for Posix {
             if is_dots(found.file_name()) {
                 continue;
             }
-            match fs::statat(directory.fd()?, found.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+            let fd = directory.fd()?;
+            match repeated(|| fs::statat(fd, found.file_name(), AtFlags::SYMLINK_NOFOLLOW)) {
                 Ok(found_stat) => entry(found.file_name(), &stat(&found_stat)),
-                Err(rustix::io::Errno::NOENT) => {} // gone between the two calls, as ls(1) has it
-                Err(error) => return Err(error.into()),
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {} // gone between the two calls, as ls(1) has it
+                Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
     fn getxattr(&self, path: &CStr, name: &CStr, value: &mut [u8]) -> io::Result<usize> {
-        Ok(fs::getxattr(path, name, value)?)
+        repeated(|| fs::getxattr(path, name, &mut *value))
     }
 
     fn setxattr(&self, path: &CStr, name: &CStr, value: &[u8]) -> io::Result<()> {
-        Ok(fs::setxattr(path, name, value, XattrFlags::empty())?)
+        repeated(|| fs::setxattr(path, name, value, XattrFlags::empty()))
     }
 
     fn removexattr(&self, path: &CStr, name: &CStr) -> io::Result<()> {
-        Ok(fs::removexattr(path, name)?)
+        repeated(|| fs::removexattr(path, name))
     }
 
     fn space(&self, path: &CStr) -> io::Result<Space> {
-        let found = fs::statvfs(path)?;
+        let found = repeated(|| fs::statvfs(path))?;
         Ok(Space {
             available_bytes: found.f_bavail.saturating_mul(found.f_frsize),
             // File systems that make inodes as they need them say 0 of 0.
@@ -124,7 +129,7 @@ impl FileSystem for Posix {
 
 fn directory(path: &CStr) -> io::Result<Dir> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = retry_on_intr(|| fs::open(path, flags, Mode::empty()))?;
+    let fd = repeated(|| fs::open(path, flags, Mode::empty()))?;
     Ok(Dir::new(fd)?)
 }
 
@@ -151,35 +156,35 @@ struct File(OwnedFd);
 
 impl Handle for File {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        Ok(retry_on_intr(|| rustix::io::read(&self.0, &mut *into))?)
+        repeated(|| rustix::io::read(&self.0, &mut *into))
     }
 
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        Ok(retry_on_intr(|| rustix::io::write(&self.0, from))?)
+        repeated(|| rustix::io::write(&self.0, from))
     }
 
     fn pread(&mut self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        Ok(retry_on_intr(|| rustix::io::pread(&self.0, &mut *into, offset))?)
+        repeated(|| rustix::io::pread(&self.0, &mut *into, offset))
     }
 
     fn pwrite(&mut self, from: &[u8], offset: u64) -> io::Result<usize> {
-        Ok(retry_on_intr(|| rustix::io::pwrite(&self.0, from, offset))?)
+        repeated(|| rustix::io::pwrite(&self.0, from, offset))
     }
 
     fn fsync(&mut self) -> io::Result<()> {
-        Ok(retry_on_intr(|| fs::fsync(&self.0))?)
+        repeated(|| fs::fsync(&self.0))
     }
 
     fn fdatasync(&mut self) -> io::Result<()> {
-        Ok(retry_on_intr(|| fs::fdatasync(&self.0))?)
+        repeated(|| fs::fdatasync(&self.0))
     }
 
     fn ftruncate(&mut self, len: u64) -> io::Result<()> {
-        Ok(retry_on_intr(|| fs::ftruncate(&self.0, len))?)
+        repeated(|| fs::ftruncate(&self.0, len))
     }
 
     fn fstat(&mut self) -> io::Result<Stat> {
-        Ok(stat(&fs::fstat(&self.0)?))
+        repeated(|| fs::fstat(&self.0)).map(|found| stat(&found))
     }
 
     fn close(self: Box<Self>) -> io::Result<()> {

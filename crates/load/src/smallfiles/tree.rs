@@ -99,7 +99,7 @@ impl Layout {
 }
 
 /// The kind of object that a name stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Object {
     /// A file under its first name.
     File,

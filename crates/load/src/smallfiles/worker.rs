@@ -277,7 +277,18 @@ impl<'a> Worker<'a> {
             samples: Vec::new(),
             over_time: OverTime::default(),
         });
-        let mut loop_state = Loop { index, deadline_ns, at_wall: None, error: None, times, mean_ns: 0.0 };
+        let mut loop_state = Loop {
+            index,
+            deadline_ns,
+            at_wall: None,
+            error: None,
+            times,
+            mean_ns: 0.0,
+            asked: 0,
+            done: 0,
+            untried: 0,
+            broken_off: 0,
+        };
         match phase.only() {
             Some(operation) => self.uniform(operation, &mut operations, &mut loop_state),
             None => self.mix(phase, &mut operations, &mut loop_state),
@@ -305,7 +316,20 @@ impl<'a> Worker<'a> {
             ..Verified::default()
         };
         let verified = (plan.verify && verified != Verified::default()).then_some(verified);
+        let left = loop_state.untried + loop_state.broken_off;
+        // Every operation that was asked for has ended well, has failed, or was left by a stop.
+        if loop_state.asked != loop_state.done + tally.work.failed + left {
+            gates.stop(Stop::Failed);
+            let message = format!(
+                "{}: {} operations were asked of thread {thread}, but {} ended well, {} failed and {left} were left: \
+                 this is a defect of plimsoll, please report it",
+                phase.name, loop_state.asked, loop_state.done, tally.work.failed
+            );
+            loop_state.error.get_or_insert(JobError { errno: libc::EPROTO, message });
+        }
         let result = PhaseResult {
+            asked: loop_state.asked,
+            left,
             name: phase.name.clone(),
             start_unix_ms,
             runtime_ns,
@@ -368,6 +392,8 @@ impl<'a> Worker<'a> {
             self.one(operation, chosen, false, &mut operations[0], state);
             number += step;
         }
+        state.asked = span.end.saturating_sub(first).div_ceil(step);
+        state.untried = span.end.saturating_sub(number).div_ceil(step);
         if walk == Walk::All {
             self.end_of_cleanup(number, operation, &mut operations[0], state);
         }
@@ -380,6 +406,7 @@ impl<'a> Worker<'a> {
         let mut number = from;
         // The rest of the last directory, then every further directory that is there.
         while self.goes_on(state) && self.files.may_be_there(number) {
+            state.asked += 1;
             self.one(operation, number, false, done, state);
             number += 1;
         }
@@ -414,7 +441,7 @@ impl<'a> Worker<'a> {
                 let message = format!("{}: no file is left for any of its operations", phase.name);
                 self.orders.gates.stop(Stop::Failed);
                 state.error = Some(JobError { errno: libc::ENOENT, message });
-                return;
+                break;
             };
             if !phase.in_order {
                 self.moves(operation.row().walk, number);
@@ -422,6 +449,7 @@ impl<'a> Worker<'a> {
             self.one(operation, number, !phase.in_order, &mut operations[which], state);
             done += 1;
         }
+        (state.asked, state.untried) = (plan.files, plan.files - done);
     }
 
     /// The number of the object that an operation of a mix works on; None if there is none.
@@ -480,13 +508,14 @@ impl<'a> Worker<'a> {
         let outcome = self.files.carry_out(operation, number, mixed);
         match outcome {
             // Files that were not there are counted apart.
-            Ok(()) if self.files.tally.missing > missing => {}
+            Ok(()) if self.files.tally.missing > missing => state.done += 1,
             Ok(()) => {
                 let work = &mut self.files.tally.work;
                 let lists = operation.row().walk == Walk::Directories;
                 work.directories += u64::from(lists);
                 work.files += if lists && !mixed { self.files.listed } else { 1 };
                 done.count += 1;
+                state.done += 1;
                 let took_ns = self.files.tally.operation_ns;
                 if plan.latency {
                     done.lat_ns.record(took_ns);
@@ -498,13 +527,10 @@ impl<'a> Worker<'a> {
                 }
             }
             // The end of the run broke off a wait, or a file of many records.
-            Err(failure) if failure.error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(failure) if failure.is_stop() => state.broken_off += 1,
             Err(failure) => {
                 self.files.uncertain = true;
                 let (errno, message) = self.files.explain(&failure);
-                if let (Walk::Makes(kind), libc::EEXIST) = (operation.row().walk, errno) {
-                    self.files.found(kind, number);
-                }
                 self.files.tally.fail(failure.call, errno, message.clone());
                 if state.error.is_none() {
                     state.error = Some(JobError { errno, message });
@@ -558,6 +584,14 @@ struct Loop {
     times: Option<Times>,
     /// The mean response time of the last files in nanoseconds.
     mean_ns: f64,
+    /// Number of operations that the phase asks of this thread.
+    asked: u64,
+    /// Number of operations that ended well.
+    done: u64,
+    /// Number of operations that a stop left untried.
+    untried: u64,
+    /// Number of operations that a stop broke off.
+    broken_off: u64,
 }
 
 fn draw(operations: &[(Operation, u32)], weights: u64, random: &mut Random) -> usize {

@@ -109,12 +109,7 @@ fn lock_of(scratch: &Path) -> PathBuf {
 fn held(path: &Path) -> std::io::Result<File> {
     loop {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        let locked = loop {
-            match sys::file::lock(&file) {
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                locked => break locked,
-            }
-        };
+        let locked = sys::interrupted::repeated(|| sys::file::lock(&file));
         // On a filesystem without locks nobody can prove that the file is abandoned, so nobody removes it.
         if locked.is_err() || is_at(&file, path) {
             return Ok(file);

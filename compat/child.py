@@ -1,0 +1,39 @@
+"""One child process of a wrapper: it gets the signals that would end the wrapper, and never outlives it."""
+
+import ctypes
+import signal
+import subprocess
+import sys
+
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+PR_SET_PDEATHSIG = 1
+
+
+def _end_with_the_wrapper():
+    """In the child: a wrapper that is killed takes the child with it."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    for number in ENDING:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def run(command, **options):
+    """Runs a command to its end, as subprocess.run does. A signal ends the command first, then the wrapper."""
+    caught, child = [], None
+
+    def pass_on(number, _frame):
+        caught.append(number)
+        if child:
+            child.send_signal(signal.SIGTERM)
+
+    before = {number: signal.signal(number, pass_on) for number in ENDING}
+    try:
+        child = subprocess.Popen(command, preexec_fn=_end_with_the_wrapper, **options)
+        if caught:
+            child.send_signal(signal.SIGTERM)
+        out, err = child.communicate()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if caught:
+        sys.exit(128 + caught[0])
+    return subprocess.CompletedProcess(command, child.returncode, out, err)
