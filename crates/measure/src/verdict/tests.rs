@@ -51,10 +51,11 @@ fn writing() -> JobResult {
 }
 
 /// The codes that a change to a sound job brings up.
-/// Lets the requests in flight follow a change of engine, clones or length.
+/// Lets the requests in flight follow a change of engine, direction, clones or length.
 fn follow(job: &mut JobResult) {
     let is_sound = job.depth.in_flight_ns == sound().depth.in_flight_ns;
-    if is_sound && (job.facts.synchronous || job.clones != 1 || job.runtime_ns < 10_000_000_000) {
+    let writes = job.directions.write.ops > 0;
+    if is_sound && (job.facts.synchronous || writes || job.clones != 1 || job.runtime_ns < 10_000_000_000) {
         job.depth.in_flight_ns = (7.99 * f64::from(job.clones) * job.runtime_ns as f64) as u128;
         job.depth.issuing_ns = 0;
     }
