@@ -83,7 +83,7 @@ pub struct Law {
 }
 
 impl Law {
-    /// That many servers with this service, and nothing else.
+    /// The law of `servers` servers with this service, without cliff, noise and stalls.
     pub fn new(servers: usize, service: Service) -> Law {
         Law { servers, service, cliff: None, noise: 0.0, stalls: None }
     }

@@ -343,7 +343,8 @@ pub struct Time {
     pub ramp_ns: u64,
     /// `ramp_size`: bytes that each clone transfers before anything is measured; 0: none.
     pub ramp_bytes: u64,
-    /// The rule that cuts the measured part out of the run; None: fio's, from the end of the ramp to the last completion.
+    /// The rule that cuts the measured part out of the run; None: fio's, from the end of the ramp to the last
+    /// completion.
     pub window: Option<Window>,
     /// `startdelay`: smallest and largest time before the job starts.
     pub start_delay_ns: (u64, u64),

@@ -173,7 +173,7 @@ impl Recorder {
         Interval { lat_ns: self.with_histograms.then(Histogram::new), ..Interval::default() }
     }
 
-    /// Counts the time until now, of which so many ops were in flight: at each change of their number.
+    /// Counts the time until `now_ns`, in which `in_flight` ops were in flight. The caller calls it at each change.
     #[inline]
     pub fn passed(&mut self, now_ns: u64, in_flight: usize) {
         let ns = now_ns.saturating_sub(self.depth.known_until);

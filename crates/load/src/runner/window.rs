@@ -5,12 +5,12 @@
 //! ```
 //!
 //! Ops that were in flight when the queue became full met a shorter one: the window begins when they have all
-//! completed. It ends before the drain. A completion within it counts with its whole latency, wherever the op began, and
-//! nothing else counts. So an op is as likely to count if it is slow as if it is fast: both ends are moments that no
-//! latency chooses (fixed times), and mean and percentiles are unbiased for any distribution of latencies.
+//! completed. It ends before the drain. A completion within it counts with its whole latency, wherever the op began,
+//! and nothing else counts. So an op is as likely to count if it is slow as if it is fast: both ends are moments that
+//! no latency chooses (fixed times), and mean and percentiles are unbiased for any distribution of latencies.
 //!
-//! Storage that answers in bursts, such as a limit that refills ten times a second, needs more: a window that holds three
-//! bursts and a half gives a rate that is a seventh too high or too low. There the window begins and ends at the
+//! Storage that answers in bursts, such as a limit that refills ten times a second, needs more: a window that holds
+//! three bursts and a half gives a rate that is a seventh too high or too low. There the window begins and ends at the
 //! first completion of a burst, so that it holds whole ones.
 //!
 //! Time is passed in.
