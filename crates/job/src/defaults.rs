@@ -125,6 +125,7 @@ impl Default for Job {
                 time_based: false,
                 ramp_ns: 0,
                 ramp_bytes: 0,
+                window: None,
                 start_delay_ns: (0, 0),
                 loops: 1,
                 stonewall: false,

@@ -343,6 +343,9 @@ pub struct Time {
     pub ramp_ns: u64,
     /// `ramp_size`: bytes that each clone transfers before anything is measured; 0: none.
     pub ramp_bytes: u64,
+    /// The rule that cuts the measured part out of the run; None: fio's, from the end of the ramp to the last
+    /// completion.
+    pub window: Option<Window>,
     /// `startdelay`: smallest and largest time before the job starts.
     pub start_delay_ns: (u64, u64),
     /// `loops`: number of passes over the workload.
@@ -363,6 +366,15 @@ pub struct Time {
     pub ends_with_io: bool,
     /// `steadystate`: end when the figure is steady.
     pub steady_state: Option<SteadyState>,
+}
+
+/// A measured part that begins after a full generation of the queue, ends before the queue drains, and lasts for
+/// `runtime`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// True if the part may be longer than `runtime` where latencies vary much: for a clone that runs alone, because
+    /// clones that run together end together.
+    pub extends: bool,
 }
 
 impl Job {

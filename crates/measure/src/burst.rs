@@ -63,6 +63,7 @@ pub(crate) fn starts(points: &[&Point]) -> Vec<Start> {
             let measured_ns = match passes {
                 Some(passes) => passes[number].length_ns,
                 None if these.len() < FEWEST_SAMPLES => continue,
+                None if visit.measured_ns > 0 => visit.measured_ns,
                 None => these.len() as u64 * point.job.interval_ns,
             };
             let Some(ramp) = visit.ramp.filter(|ramp| ramp.ns > 0) else { continue };

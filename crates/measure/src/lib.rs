@@ -16,6 +16,7 @@ mod files;
 mod fingerprint;
 mod histogram;
 mod hosts;
+mod in_flight;
 pub mod limit;
 pub mod load_line;
 mod merge;

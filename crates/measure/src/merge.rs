@@ -36,6 +36,7 @@ impl JobResult {
             steady_state: _,
             backlog,
             ramp,
+            is_window,
             common_ns,
             verdicts: _,
             checks: _,
@@ -68,6 +69,7 @@ impl JobResult {
         if let Some(theirs) = ramp {
             self.ramp.get_or_insert_default().add(*theirs);
         }
+        self.is_window |= is_window;
         self.common_ns = match (self.common_ns, *common_ns) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (one, None) | (None, one) => one,
@@ -169,17 +171,31 @@ impl CpuUsage {
 impl DepthDistribution {
     /// Adds the counts of another clone.
     pub fn merge(&mut self, other: &DepthDistribution) {
-        let DepthDistribution { in_flight, in_flight_sum, submitted, completed, submit_calls, complete_calls } = other;
+        let DepthDistribution {
+            in_flight,
+            in_flight_sum,
+            submitted,
+            completed,
+            submit_calls,
+            complete_calls,
+            in_flight_ns,
+            issuing_in_flight_ns,
+            issuing_ns,
+        } = other;
         add_each(&mut self.in_flight, in_flight);
         add_each(&mut self.submitted, submitted);
         add_each(&mut self.completed, completed);
         self.in_flight_sum += in_flight_sum;
         self.submit_calls += submit_calls;
         self.complete_calls += complete_calls;
+        self.in_flight_ns += in_flight_ns;
+        self.issuing_in_flight_ns += issuing_in_flight_ns;
+        self.issuing_ns = self.issuing_ns.max(*issuing_ns);
     }
 
-    /// The mean depth at submission of an op, that op included; 0 without ops.
-    pub fn mean(&self) -> f64 {
+    /// The mean depth at submission of an op, that op included; 0 without ops. It is not the mean over time: an op that
+    /// finds the queue empty counts as much as one that finds it full for a long time.
+    pub fn mean_at_submission(&self) -> f64 {
         let ops: u64 = self.in_flight.iter().sum();
         if ops == 0 { 0.0 } else { self.in_flight_sum as f64 / ops as f64 }
     }

@@ -14,8 +14,9 @@ impl Point {
         let samples = several_or(job.iops_over_time(), whole);
         let lat_ns = PerDirection::from_fn(|direction| job.directions[direction].waited_ns().clone());
         // The ramp belongs to this visit; those of several visits have no sum.
-        let (backlog, ramp) = (job.backlog, job.ramp.take());
-        let visits = vec![Visit { samples: samples.len() as u32, lat_ns, backlog, ramp, ..Visit::default() }];
+        let (backlog, ramp, measured_ns) = (job.backlog, job.ramp.take(), job.runtime_ns);
+        let visits =
+            vec![Visit { samples: samples.len() as u32, lat_ns, backlog, ramp, measured_ns, ..Visit::default() }];
         Point { x, samples, visits, job, ..Point::default() }.estimated()
     }
 
@@ -91,6 +92,7 @@ impl JobResult {
     /// up and intervals follow one another.
     pub fn append(&mut self, later: JobResult) {
         let (runtime_ns, elapsed_ns, clones) = (self.runtime_ns, self.elapsed_ns, self.clones);
+        let issuing_ns = self.depth.issuing_ns;
         let mut intervals = std::mem::take(&mut self.intervals);
         let runtimes = self.directions.iter().map(|(direction, mine)| (direction, mine.runtime_ns)).collect::<Vec<_>>();
         let mut later = later;
@@ -102,6 +104,7 @@ impl JobResult {
         self.merge(&later);
         self.intervals = intervals;
         self.clones = clones;
+        self.depth.issuing_ns = issuing_ns + later.depth.issuing_ns;
         self.runtime_ns = runtime_ns + later.runtime_ns;
         self.elapsed_ns = elapsed_ns + later.elapsed_ns;
         for (direction, mine) in runtimes {

@@ -59,6 +59,11 @@ impl JobResult {
     /// The nominal length of an interval. Replays of versions before 0.3 claim 1 ns for passes of any length: then the
     /// mean.
     fn step_ns(&self) -> u64 {
+        // The intervals of a window cover all of it, and so do its steps: their mean is its rate.
+        if self.is_window && self.interval_ns > 1 {
+            let steps = (self.runtime_ns + self.interval_ns / 2) / self.interval_ns;
+            return self.runtime_ns.div_ceil(steps.max(1));
+        }
         if self.interval_ns > 1 {
             return self.interval_ns;
         }

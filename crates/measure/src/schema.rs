@@ -170,6 +170,10 @@ pub struct JobResult {
     /// The part before the measured one (`ramp_time`); None without.
     #[serde(default)]
     pub ramp: Option<Ramp>,
+    /// True if the measured part is a window of a longer run: it begins after a full generation of the queue and ends
+    /// before the queue drains.
+    #[serde(default)]
+    pub is_window: bool,
     /// Over several ranks: nanoseconds from the start during which all of them were at work; None for one rank alone.
     #[serde(default)]
     pub common_ns: Option<u64>,
@@ -468,6 +472,16 @@ pub struct DepthDistribution {
     pub submit_calls: u64,
     /// Reaping calls that returned at least one op.
     pub complete_calls: u64,
+    /// The requests in flight, integrated over the measured part: nanoseconds that all requests together spent in
+    /// flight. 0 where it is not known.
+    #[serde(default, with = "as_u64")]
+    pub in_flight_ns: u128,
+    /// The part of `in_flight_ns` until the job issued its last op.
+    #[serde(default, with = "as_u64")]
+    pub issuing_in_flight_ns: u128,
+    /// Nanoseconds of the measured part until the job issued its last op, the longest of the merged clones.
+    #[serde(default)]
+    pub issuing_ns: u64,
 }
 
 /// Wide sums are written as plain numbers: readers of JSON, serde's tagged enums among them, do not know 128 bits.
@@ -802,6 +816,9 @@ pub struct Visit {
     /// The ramp before this visit's samples: it shows what the storage gives at first, and not for long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ramp: Option<Ramp>,
+    /// Nanoseconds of the measured part of this visit; 0 in results that do not record it.
+    #[serde(default)]
+    pub measured_ns: u64,
 }
 
 /// The highest depth or rate at which conditions hold: see "Objectives" in docs/objectives.md.

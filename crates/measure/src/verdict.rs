@@ -71,6 +71,7 @@ pub const CODES: &[&str] = &[
     "loop-page-cache",
     "unwritten-read",
     "depth-not-achieved",
+    "queue-out-of-balance",
     "generator-cpu-bound",
     "rate-not-met",
     "queued-before-issue",

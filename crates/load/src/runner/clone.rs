@@ -167,6 +167,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         disturbances: recorded.disturbances,
         backlog: recorded.backlog,
         ramp: recorded.ramp,
+        is_window: recorded.is_window,
         interval_ns,
         verified,
         ..blank(job, facts.clone())
@@ -195,6 +196,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         statement: orders.statement,
         on_asked: &on_asked,
         on_measured: &mut on_measured,
+        windowed: None,
     };
     let measured = match source {
         Source::Plain(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
@@ -284,7 +286,7 @@ fn measure<T: Traffic>(mut generator: Generator<T>, orders: &Orders) -> Measured
         goal: gear.goal,
         verified: traffic.verified(),
         zone_resets: traffic.zone_resets(),
-        recorded: gear.recorder.finish(end_ns),
+        recorded: gear.windowed.unwrap_or_else(|| gear.recorder.finish(end_ns)),
     }
 }
 

@@ -34,6 +34,7 @@ use super::sources::verification_failed;
 use super::statements::Statement;
 use super::timing::{Minimum, Timing};
 use super::traffic::{Next, Traffic};
+use super::window::{Turn, Window};
 use super::zones::Placed;
 use crate::engine::{Completion, Engine, Queued, Request, Slot, Slots};
 use crate::run::Phase;
@@ -82,6 +83,8 @@ pub(super) struct Gear<'a> {
     pub on_asked: &'a dyn Fn(Statement, Recorded, Option<Verified>),
     /// Called when the ramp is over and the measured part begins.
     pub on_measured: &'a mut dyn FnMut(),
+    /// The measurements of the window, once it is over (`job.time.window`).
+    pub windowed: Option<Recorded>,
 }
 
 /// The gear of a clone, and the traffic that it issues.
@@ -119,6 +122,13 @@ struct State {
     /// Slots queued since the last submission, in order.
     unsubmitted: Vec<u32>,
     in_flight: usize,
+    /// The window that is measured, of a job that has one.
+    window: Option<Window>,
+    /// The time from which on the window has to be looked at.
+    look_at: u64,
+    /// The time at which the queue became full, and the ops that were in flight then and still are.
+    full_at: u64,
+    first_generation: usize,
     /// An op that was drawn but is not due yet, with its intended time.
     pending: Option<(Op, u64)>,
     /// Requests that the engine had no room for: a new one, and the rests of short transfers.
@@ -138,6 +148,20 @@ struct State {
 const END_PATIENCE: Duration = Duration::from_secs(30);
 /// The time that requests in flight get after a signal: a person waits.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+impl State {
+    /// Takes note of the end of an op that was created at that time.
+    #[inline]
+    fn leaves(&mut self, created: u64) {
+        self.in_flight -= 1;
+        if created <= self.full_at && self.first_generation > 0 {
+            self.first_generation -= 1;
+            if let (0, Some(window)) = (self.first_generation, &mut self.window) {
+                window.settled(self.now);
+            }
+        }
+    }
+}
 
 /// The time between two reports of a clone's progress to the runner.
 const PUBLISH_NS: u64 = 50_000_000;
@@ -180,17 +204,28 @@ impl<T: Traffic> Generator<'_, T> {
             priority: 0,
         };
         let time = &self.gear.job.time;
-        let ends_by_itself = time.ramp_bytes > 0 || self.gear.job.iolog.threads.is_some();
+        let window = time
+            .window
+            .zip(time.runtime_ns)
+            .map(|(rule, runtime_ns)| Window::new(rule, start_ns, time.ramp_ns, runtime_ns));
+        let ends_by_itself = time.ramp_bytes > 0 || self.gear.job.iolog.threads.is_some() || window.is_some();
         let mut state = State {
             flights: vec![idle; self.gear.slots.count() as usize],
             unsubmitted: Vec::with_capacity(self.gear.slots.count() as usize),
             in_flight: 0,
+            look_at: if window.is_some() { 0 } else { u64::MAX },
+            full_at: 0,
+            first_generation: 0,
             pending: None,
             refused: Vec::new(),
             draining: None,
             measuring_from: if ends_by_itself { u64::MAX } else { start_ns + time.ramp_ns },
             ramp_bytes: time.ramp_bytes,
-            ends_at: time.runtime_ns.map_or(u64::MAX, |runtime| start_ns + time.ramp_ns + runtime),
+            ends_at: match time.runtime_ns {
+                Some(runtime_ns) if window.is_none() => start_ns + time.ramp_ns + runtime_ns,
+                _ => u64::MAX,
+            },
+            window,
             end: None,
             publish_at: 0,
             now: self.gear.clock.now_ns(),
@@ -204,7 +239,7 @@ impl<T: Traffic> Generator<'_, T> {
         }
         let outcome = self.generate(&mut state);
         let backlog = self.backlog(&state);
-        self.gear.recorder.ended(backlog);
+        self.gear.recorder.ended(backlog, state.now);
         let drained = self.drain(&mut state);
         self.publish();
         outcome.and_then(|end| drained.map(|()| end))
@@ -380,6 +415,7 @@ impl<T: Traffic> Generator<'_, T> {
             transferred: 0,
             priority,
         };
+        self.gear.recorder.passed(state.now, state.in_flight);
         state.in_flight += 1;
         self.gear.recorder.issued(state.in_flight);
         self.gear.timing.issued(state.now);
@@ -421,6 +457,10 @@ impl<T: Traffic> Generator<'_, T> {
     #[inline]
     fn conclude(&mut self, completion: Completion, state: &mut State) -> Result<(), Error> {
         state.now = self.gear.clock.now_ns();
+        self.gear.recorder.passed(state.now, state.in_flight);
+        if state.now >= state.look_at {
+            self.look_at_window(state, true);
+        }
         self.gear.recorder.submitted(1);
         self.gear.recorder.reaped(1);
         self.complete(completion, state)?;
@@ -464,6 +504,10 @@ impl<T: Traffic> Generator<'_, T> {
             .reap(min, max, timeout_ns, done)
             .map_err(|error| engine_failed("reaping from", self.gear.job, error))?;
         state.now = self.gear.clock.now_ns();
+        self.gear.recorder.passed(state.now, state.in_flight);
+        if state.now >= state.look_at {
+            self.look_at_window(state, done.len() > before);
+        }
         self.gear.recorder.reaped(done.len() - before);
         // Take every completion, even after one that failed: a completion that is lost here would be waited for at the
         // end, forever.
@@ -486,7 +530,7 @@ impl<T: Traffic> Generator<'_, T> {
         match (flight.op.kind, completion.result) {
             (OpKind::Io(direction), bytes) if bytes >= 0 && bytes as u64 == wanted => {
                 let flight = flight.ended(state.now);
-                state.in_flight -= 1;
+                state.leaves(flight.times.created);
                 self.landed(direction, &flight, completion.slot, state)
             }
             (OpKind::Io(direction), bytes) if bytes > 0 => {
@@ -518,16 +562,17 @@ impl<T: Traffic> Generator<'_, T> {
                 if flight.transferred > 0 {
                     return self.landed_short(direction, completion.slot, state);
                 }
+                let Flight { op, times, .. } = *flight;
                 self.gear.recorder.withdrawn(state.in_flight);
-                state.in_flight -= 1;
-                self.gear.opened.after(flight.op.file);
+                state.leaves(times.created);
+                self.gear.opened.after(op.file);
                 self.traffic.lost(completion.slot.index());
                 self.gear.free.push(completion.slot);
                 Ok(())
             }
             (OpKind::Io(direction), result) => {
-                let op = flight.op;
-                state.in_flight -= 1;
+                let Flight { op, times, .. } = *flight;
+                state.leaves(times.created);
                 self.gear.opened.after(op.file);
                 self.traffic.lost(completion.slot.index());
                 self.gear.free.push(completion.slot);
@@ -535,7 +580,7 @@ impl<T: Traffic> Generator<'_, T> {
             }
             (_, result) => {
                 let Flight { op, times, .. } = flight.ended(state.now);
-                state.in_flight -= 1;
+                state.leaves(times.created);
                 self.gear.opened.after(op.file);
                 self.traffic.synced(&op, completion.slot.index(), result >= 0);
                 self.gear.free.push(completion.slot);
@@ -558,7 +603,7 @@ impl<T: Traffic> Generator<'_, T> {
     fn landed_short(&mut self, direction: Direction, slot: Slot, state: &mut State) -> Result<(), Error> {
         let mut flight = state.flights[slot.index() as usize].ended(state.now);
         flight.op.len = u64::from(flight.transferred);
-        state.in_flight -= 1;
+        state.leaves(flight.times.created);
         self.landed(direction, &flight, slot, state)
     }
 
@@ -727,6 +772,31 @@ impl<T: Traffic> Generator<'_, T> {
         }
     }
 
+    /// Opens the window that is measured, or closes it, when its time has come.
+    #[cold]
+    fn look_at_window(&mut self, state: &mut State, completed: bool) {
+        let is_full = state.in_flight >= self.depth_limit();
+        let Some(window) = &mut state.window else { return };
+        let recorder = &self.gear.recorder;
+        match window.turn(state.now, is_full, completed, |end| recorder.so_far(end, state.in_flight)) {
+            Turn::Stay => {}
+            Turn::Full => (state.full_at, state.first_generation) = (state.now, state.in_flight),
+            Turn::Opens(at) => {
+                self.gear.recorder.end_ramp(at);
+                self.gear.recorder.passed(state.now, state.in_flight);
+                self.measured(at);
+            }
+            Turn::Closes(at) => {
+                self.gear.windowed = Some(self.gear.recorder.clone().finish_window(at, state.in_flight));
+                state.end = Some(End::TimeOver);
+            }
+        }
+        state.look_at = match &state.window {
+            Some(window) if self.gear.windowed.is_none() => window.look_at(),
+            _ => u64::MAX,
+        };
+    }
+
     fn measured(&mut self, now: u64) {
         if let Some(logs) = &mut self.gear.logs {
             logs.start(now);
@@ -748,6 +818,7 @@ impl<T: Traffic> Generator<'_, T> {
             let reaped = self.gear.engine.reap(min, usize::MAX, None, &mut done);
             reaped.map_err(|error| engine_failed("reaping from", self.gear.job, error))?;
             state.now = self.gear.clock.now_ns();
+            self.gear.recorder.passed(state.now, state.in_flight);
             for completion in done.drain(..) {
                 let outcome = self.complete(completion, state);
                 first_failure = first_failure.and(outcome);

@@ -22,6 +22,7 @@ mod steady;
 mod timing;
 mod traffic;
 mod trial;
+mod window;
 mod workers;
 mod zones;
 

@@ -8,6 +8,7 @@ use measure::schema::{
 use measure::{Direction, Histogram, PerDirection};
 
 use super::priorities;
+use super::window::SoFar;
 
 /// Times of one op, all on the run's clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,6 +80,11 @@ struct Depth {
     completed: [u64; 32],
     submit_calls: u64,
     complete_calls: u64,
+    in_flight_ns: u128,
+    /// The time until which `in_flight_ns` is known.
+    known_until: u64,
+    /// `in_flight_ns` when the last op was issued, and the time from the start until then.
+    issuing: Option<(u128, u64)>,
 }
 
 impl Recorder {
@@ -137,7 +143,7 @@ impl Recorder {
         self.continued = 0;
         self.disturbed_before = self.disturbances;
         self.sync = SyncResult::default();
-        self.depth = Depth::default();
+        self.depth = Depth { known_until: start_ns, ..Depth::default() };
         self.intervals.clear();
         self.start_ns = start_ns;
         self.interval_end_ns = start_ns + self.interval_ns;
@@ -151,8 +157,9 @@ impl Recorder {
         self.backlog.start = waiting;
     }
 
-    /// Takes note of the ops that wait as the measured part ends; those in flight finish later and are counted then.
-    pub fn ended(&mut self, waiting: f64) {
+    /// Takes note of the ops that wait as the job issues no more; those in flight finish later and are counted then.
+    pub fn ended(&mut self, waiting: f64, now_ns: u64) {
+        self.depth.issuing = Some((self.depth.in_flight_ns, now_ns.saturating_sub(self.start_ns)));
         let (ops, _, _) = self.counters();
         let finished: u64 = ops.iter().map(|(_, ops)| ops).sum();
         self.backlog.end = waiting;
@@ -176,6 +183,22 @@ impl Recorder {
 
     fn new_interval(&self) -> Interval {
         Interval { lat_ns: self.with_histograms.then(Histogram::new), ..Interval::default() }
+    }
+
+    /// Counts the time until `now_ns`, in which `in_flight` ops were in flight. The caller calls it at each change.
+    #[inline]
+    pub fn passed(&mut self, now_ns: u64, in_flight: usize) {
+        let ns = now_ns.saturating_sub(self.depth.known_until);
+        self.depth.in_flight_ns += u128::from(ns) * in_flight as u128;
+        self.depth.known_until = now_ns;
+    }
+
+    /// The numbers until `end_ns`, which lies between the last two changes of the ops in flight.
+    pub fn so_far(&self, end_ns: u64, in_flight: usize) -> SoFar {
+        let (ops, _, lat_sum_ns) = self.counters();
+        let later_ns = u128::from(self.depth.known_until.saturating_sub(end_ns)) * in_flight as u128;
+        let in_flight_ns = self.depth.in_flight_ns.saturating_sub(later_ns);
+        SoFar { ops: ops.iter().map(|(_, ops)| ops).sum(), lat_sum_ns, in_flight_ns }
     }
 
     /// Counts the depth at which an op is issued, itself included.
@@ -325,16 +348,32 @@ impl Recorder {
         self.interval_ns
     }
 
+    /// Everything measured in a window that ends at `end_ns`, with that many ops in flight.
+    pub fn finish_window(mut self, end_ns: u64, in_flight: usize) -> Recorded {
+        self.depth.in_flight_ns = self.so_far(end_ns, in_flight).in_flight_ns;
+        self.close_last(end_ns.saturating_sub(self.start_ns));
+        Recorded { is_window: true, ..self.finish(end_ns) }
+    }
+
+    /// Closes an interval at the end of a run of `elapsed` nanoseconds.
+    fn close_last(&mut self, elapsed: u64) {
+        let since = self.intervals.last().map_or(0, |last| last.end_ns);
+        if elapsed > since || self.intervals.is_empty() {
+            let mut last = std::mem::take(&mut self.current);
+            (last.end_ns, last.length_ns) = (elapsed, elapsed.saturating_sub(since));
+            self.intervals.push(last);
+        }
+    }
+
     /// Everything measured until `end_ns`.
     pub fn finish(mut self, end_ns: u64) -> Recorded {
         // A last part shorter than half an interval would be mostly edge: its ops are in the totals.
         let since = self.intervals.last().map_or(0, |last| last.end_ns);
         let elapsed = end_ns.saturating_sub(self.start_ns);
         if elapsed.saturating_sub(since) * 2 >= self.interval_ns || self.intervals.is_empty() {
-            let mut last = std::mem::take(&mut self.current);
-            (last.end_ns, last.length_ns) = (elapsed, elapsed - since);
-            self.intervals.push(last);
+            self.close_last(elapsed);
         }
+        self.depth.issuing.get_or_insert((self.depth.in_flight_ns, elapsed));
         if self.verify.active {
             self.switch(end_ns);
         }
@@ -359,6 +398,7 @@ impl Recorder {
             runtime_ns: elapsed,
             backlog: self.kept.intended.then_some(self.backlog),
             ramp: self.ramp,
+            is_window: false,
         }
     }
 }
@@ -383,11 +423,17 @@ pub struct Recorded {
     pub backlog: Option<Backlog>,
     /// The ramp, where there was one.
     pub ramp: Option<Ramp>,
+    /// True if the measured part is a window of a longer run.
+    pub is_window: bool,
 }
 
 impl From<Depth> for DepthDistribution {
     fn from(depth: Depth) -> Self {
+        let (issuing_in_flight_ns, issuing_ns) = depth.issuing.unwrap_or_default();
         DepthDistribution {
+            in_flight_ns: depth.in_flight_ns,
+            issuing_in_flight_ns,
+            issuing_ns,
             in_flight: depth.in_flight.to_vec(),
             in_flight_sum: depth.in_flight_sum.into(),
             submitted: depth.submitted.to_vec(),

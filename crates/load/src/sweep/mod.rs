@@ -405,6 +405,8 @@ fn together(
             false => workload.plan(&own, *runtime_ns),
         };
         let outcome = plan.and_then(|mut plan| {
+            // Members measure together, and end together.
+            plan.jobs.iter_mut().filter_map(|job| job.time.window.as_mut()).for_each(|window| window.extends = false);
             crew.own(&mut plan);
             run(&plan, stop, Some(crew.peers()), progress)
         });

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use job::job::{Allow, Amount, Plan};
+use job::job::{Allow, Amount, Plan, Window};
 use job::source::{Section, Setting, Source};
 use job::{Invocation, Job, Place, options};
 use measure::Direction;
@@ -381,6 +381,10 @@ impl Workload {
             job.time.runtime_ns = Some(runtime_ns); // counted after the ramp, as fio does
             job.time.time_based = true;
             job.time.ramp_ns = RAMP_NS;
+            // An open loop counts its backlog from the ramp on: a queue that grows has no generation.
+            let is_open_loop =
+                [job.rate.iops, job.rate.bytes].iter().any(|rates| rates.iter().any(|(_, rate)| rate.is_some()));
+            job.time.window = (!is_open_loop).then_some(Window { extends: job.process.clones == 1 });
             job.process.group_reporting = true;
             job.process.thread = true;
             job.files.unlink = false;
@@ -395,6 +399,7 @@ impl Workload {
                 // Whole passes: every visit does the same work, and the speed decides how long it takes.
                 job.iolog.threads = Some(recorded.replayed(RAMP_NS, runtime_ns));
                 job.queue.depth = recorded.depth().try_into().unwrap_or(u32::MAX);
+                job.time.window = None;
                 (job.time.runtime_ns, job.time.time_based) = (Some(recorded::PASS_MOST_NS.max(2 * runtime_ns)), false);
                 job.time.ramp_ns = 0;
             }

@@ -9,8 +9,7 @@ use crate::{Direction, Histogram};
 
 /// Part of the latency spent in submission from which on requests hardly overlap.
 const BLOCKED: f64 = 0.5;
-/// Part of the depth that counts as reached: batches as large as the depth fill the queue from empty each time, which
-/// is (depth + 1) / 2 in the mean.
+/// Part of the depth that counts as reached: batches as large as the depth wait for one another.
 const DEPTH_REACHED: f64 = 0.5;
 /// Ops for each request of the depth below which the mean depth is that of filling and draining the queue.
 const ROUNDS_TO_SETTLE: u64 = 10;
@@ -63,8 +62,7 @@ pub(super) fn depth_not_achieved(job: &JobResult) -> Option<Verdict> {
         );
     }
     let limited = job.latency_target.is_some() || has_rate(job) || facts.is_replay;
-    let mean = job.depth.mean();
-    // Batches as large as the depth fill the queue from empty each time: (depth + 1) / 2 on average is as asked.
+    let mean = job.in_flight() / clones(job);
     if limited || touches_no_storage(job) || !is_settled(job) || mean >= asked * DEPTH_REACHED {
         return None;
     }
@@ -117,6 +115,24 @@ pub(super) fn generator_cpu_bound(job: &JobResult) -> Option<Verdict> {
         ),
         "Each clone kept a CPU busy all the time: faster storage would give the same figures.",
         "Raise numjobs, use io_uring with batches, registered files and fixed buffers, or larger blocks. Polling (hipri) is busy by design.",
+    ))
+}
+
+/// Part by which the rate times the mean latency may differ from the depth.
+const IN_BALANCE: f64 = 0.03;
+
+pub(super) fn queue_out_of_balance(job: &JobResult) -> Option<Verdict> {
+    let ratio = job.little_ratio().filter(|ratio| (ratio - 1.0).abs() > IN_BALANCE)?;
+    Some(verdict(
+        "queue-out-of-balance",
+        Severity::Note,
+        format!(
+            "IOPS times mean latency is {} of the {} requests that were kept in flight",
+            percent(ratio),
+            plain(job.asked_depth())
+        ),
+        "By Little's law it would be all of them. The measured part is so short that requests of the filling or the draining queue make up much of it, or a few slow requests.",
+        "Measure for ten times the mean latency or more. ramp_time leaves the filling out.",
     ))
 }
 
@@ -225,13 +241,7 @@ fn waited_for(job: &JobResult, intended: &Histogram, issued: &Histogram) -> Wait
 
 /// True if the queue was full most of the time.
 fn is_queue_full(job: &JobResult) -> bool {
-    let depth = if job.facts.synchronous { 1 } else { job.facts.iodepth.max(1) };
-    if depth > 1 {
-        return job.depth.mean() >= f64::from(depth) * QUEUE_FULL;
-    }
-    // Each op of depth 1 fills the queue: the part of the time with an op in flight (Little's law) decides.
-    let in_flight_ns: f64 = job.directions.iter().map(|(_, result)| result.lat_ns.sum() as f64).sum();
-    in_flight_ns >= job.runtime_ns as f64 * clones(job) * QUEUE_FULL
+    job.in_flight_while_issuing() >= job.asked_depth() * QUEUE_FULL
 }
 
 /// True if a full queue surely does not explain most of the wait: the requests that found the queue at least half full

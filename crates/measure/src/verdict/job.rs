@@ -68,6 +68,15 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
         find: depth_not_achieved,
     },
     Rule {
+        code: "queue-out-of-balance",
+        basis: |job| {
+            let closed = !has_rate(job) && job.latency_target.is_none() && !job.facts.is_replay;
+            Basis::applies(closed && !touches_no_storage(job))
+                .needs(job.depth.issuing_ns > 0, "the result does not record the requests in flight over time")
+        },
+        find: queue_out_of_balance,
+    },
+    Rule {
         code: "generator-cpu-bound",
         basis: |job| {
             let long = job.runtime_ns >= LEAST_ACCOUNTED_NS;

@@ -8,6 +8,13 @@ use crate::schema::{
     Point, RunResult, Verified, Visit,
 };
 
+/// Sets the mean of the requests in flight over the ten seconds of the job.
+fn keeps_in_flight(job: &mut JobResult, mean: f64) {
+    let in_flight_ns = (mean * 1e10) as u128;
+    (job.depth.in_flight_ns, job.depth.issuing_in_flight_ns) = (in_flight_ns, in_flight_ns);
+    job.depth.issuing_ns = 10_000_000_000;
+}
+
 /// A job that nothing is wrong with: direct random reads at depth 8 for ten seconds.
 fn sound() -> JobResult {
     let mut job = JobResult { clones: 1, runtime_ns: 10_000_000_000, interval_ns: 500_000_000, ..JobResult::default() };
@@ -22,6 +29,7 @@ fn sound() -> JobResult {
     job.cpu.user_ns = 2_000_000_000;
     job.depth.in_flight = vec![1, 2, 4, 99_993];
     job.depth.in_flight_sum = 799_000;
+    keeps_in_flight(&mut job, 7.99);
     let read = &mut job.directions.read;
     (read.ops, read.bytes) = (100_000, 100_000 * 4096);
     read.slat_ns.record_many(2_000, 100_000);
@@ -43,9 +51,20 @@ fn writing() -> JobResult {
 }
 
 /// The codes that a change to a sound job brings up.
+/// Lets the requests in flight follow a change of engine, direction, clones or length.
+fn follow(job: &mut JobResult) {
+    let is_sound = job.depth.in_flight_ns == sound().depth.in_flight_ns;
+    let writes = job.directions.write.ops > 0;
+    if is_sound && (job.facts.synchronous || writes || job.clones != 1 || job.runtime_ns < 10_000_000_000) {
+        job.depth.in_flight_ns = (7.99 * f64::from(job.clones) * job.runtime_ns as f64) as u128;
+        job.depth.issuing_ns = 0;
+    }
+}
+
 fn codes(base: JobResult, change: impl FnOnce(&mut JobResult)) -> Vec<String> {
     let mut job = base;
     change(&mut job);
+    follow(&mut job);
     for_job(&job).verdicts.into_iter().map(|verdict| verdict.code).collect()
 }
 
@@ -125,17 +144,19 @@ fn depth_not_achieved() {
     assert_eq!(codes(sound(), |job| job.facts.engine = "libaio".into()), NONE);
     let blocking = |job: &mut JobResult| job.directions.read.slat_ns.record_many(700_000, 100_000);
     assert_eq!(codes(sound(), blocking), ["depth-not-achieved"]);
-    let shallow = |job: &mut JobResult| job.depth.in_flight_sum = 300_000;
+    let shallow = |job: &mut JobResult| keeps_in_flight(job, 3.0);
     assert_eq!(codes(sound(), shallow), ["depth-not-achieved"]);
-    let batches = |job: &mut JobResult| job.depth.in_flight_sum = 450_000;
+    let batches = |job: &mut JobResult| keeps_in_flight(job, 4.5);
     assert_eq!(codes(sound(), batches), NONE);
+    let draining = |job: &mut JobResult| job.runtime_ns += 1_000_000_000;
+    assert_eq!(codes(sound(), draining), ["queue-out-of-balance"], "a tenth of the time is that of the drain");
     let limited = |job: &mut JobResult| {
-        job.depth.in_flight_sum = 150_000;
+        keeps_in_flight(job, 1.5);
         job.facts.rate_iops.read = Some(10_000.0);
     };
     assert_eq!(codes(sound(), limited), NONE, "a rate decides the depth");
     let searching = |job: &mut JobResult| {
-        job.depth.in_flight_sum = 150_000;
+        keeps_in_flight(job, 1.5);
         job.latency_target = Some(crate::schema::LatencyTarget {
             depth: 4,
             target_ns: 1_000_000,
@@ -267,7 +288,8 @@ fn queued_before_issue_names_the_cause_that_the_depths_show() {
     };
     let empty = |job: &mut JobResult| {
         // Of 100,000 ops, 1000 find the queue at least half full.
-        (job.depth.in_flight, job.depth.in_flight_sum) = (vec![90_000, 9_000, 1_000], 112_000);
+        job.depth.in_flight = vec![90_000, 9_000, 1_000];
+        keeps_in_flight(job, 1.12);
     };
     let busy = |job: &mut JobResult| job.cpu.user_ns = 9_900_000_000;
     assert!(means(&|_| {}).contains("queue was full"), "depth 8, 7.99 in flight");
@@ -278,20 +300,22 @@ fn queued_before_issue_names_the_cause_that_the_depths_show() {
     assert!(means(&empty).contains("had places"));
     // One stall of the storage in which 10 % of the requests wait for 50 ms: the queue may explain all of it.
     let stalled = |job: &mut JobResult| {
-        (job.depth.in_flight, job.depth.in_flight_sum) = (vec![90_000, 0, 0, 10_000], 170_000);
+        job.depth.in_flight = vec![90_000, 0, 0, 10_000];
+        keeps_in_flight(job, 1.7);
         let mut histogram = Histogram::new();
         histogram.record_many(800_000, 90_000);
         histogram.record_many(50_000_000, 10_000);
         job.directions.read.lat_intended_ns = Some(histogram);
     };
     assert!(means(&stalled).contains("cannot tell"));
-    assert!(means(&|job| job.depth = Default::default()).contains("cannot tell"), "no depths are recorded");
+    assert!(means(&|job| job.depth = Default::default()).contains("queue was full"), "the latencies tell");
     // A synchronous engine: 100,000 ops of 0.8 ms in ten seconds do not fit one clone, those of 20 us leave it idle.
     let one = |job: &mut JobResult| job.facts.synchronous = true;
     assert!(means(&one).contains("queue was full"));
     let idle = |job: &mut JobResult| {
         job.directions.read.lat_ns = Histogram::new();
         job.directions.read.lat_ns.record_many(20_000, 100_000);
+        keeps_in_flight(job, 0.2);
     };
     assert!(means(&|job| (one(job), idle(job)).1).contains("cannot tell"));
 }
@@ -375,6 +399,7 @@ fn the_worst_comes_first() {
     };
     let mut job = sound();
     many(&mut job);
+    follow(&mut job);
     let severities: Vec<Severity> = for_job(&job).verdicts.iter().map(|verdict| verdict.severity).collect();
     assert!(severities.len() == 4 && severities.is_sorted_by(|a, b| a >= b), "{severities:?}");
 }
@@ -589,7 +614,7 @@ fn a_check_without_its_inputs_is_not_passed() {
         tried.extend(judged.checks.into_iter().map(|check| check.code));
     }
     for rule in super::job::JOB_RULES {
-        let unconditional = ["verify-mismatch", "steadiness-unknown"];
+        let unconditional = ["verify-mismatch", "steadiness-unknown", "queue-out-of-balance"];
         assert!(tried.iter().any(|code| code == rule.code) || unconditional.contains(&rule.code), "{}", rule.code);
     }
     // A job that looked at its files may still not know what was in memory.

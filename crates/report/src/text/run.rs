@@ -69,7 +69,7 @@ pub(crate) fn names(jobs: &[JobResult]) -> Vec<String> {
 /// Requests in flight on average, those of all clones of a job together, and how many were asked for.
 pub(crate) fn in_flight(job: &JobResult) -> (f64, u64) {
     let clones = job.clones.max(1);
-    (job.depth.mean() * f64::from(clones), u64::from(job.facts.iodepth) * u64::from(clones))
+    (job.in_flight(), u64::from(job.facts.iodepth) * u64::from(clones))
 }
 
 /// The work of the job, in one line: `randread 4 KiB, io_uring, iodepth 32, 2 clones, direct`.

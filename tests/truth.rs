@@ -1,0 +1,87 @@
+//! The truth of the figures: `run` and `sweep` through the whole program, on systems whose law is known.
+
+mod common;
+#[path = "common/known_law.rs"]
+mod known_law;
+
+use common::*;
+use known_law::{Law, Server, Service, Throttled};
+use serde_json::Value;
+
+/// Plimsoll's result in JSON.
+fn measured(mut command: std::process::Command, arguments: &[&str]) -> Value {
+    let output = command.args(arguments).arg("--json").output().expect("the program starts");
+    assert!(output.status.success(), "{arguments:?}: {}\n{}", stdout(&output), stderr(&output));
+    json(&output)
+}
+
+/// A row of a sweep.
+#[derive(Debug)]
+struct Row {
+    depth: f64,
+    iops: f64,
+    mean_s: f64,
+}
+
+/// A number; wide sums are text.
+fn number(value: &Value) -> f64 {
+    value.as_str().map_or(value.as_f64(), |text| text.parse().ok()).unwrap_or_else(|| panic!("{value}"))
+}
+
+fn rows(result: &Value) -> Vec<Row> {
+    let row = |point: &Value| {
+        let lat = &point["job"]["directions"]["read"]["lat_ns"];
+        let mean_s = number(&lat["sum"]) / number(&lat["count"]) / 1e9;
+        Row { depth: number(&point["x"]), iops: number(&point["iops"]["mean"]), mean_s }
+    };
+    result["curves"][0]["points"].as_array().unwrap().iter().map(row).collect()
+}
+
+/// Asserts that each row has this rate, within 5 %, and keeps Little's law within 3 %.
+fn assert_rates(result: &Value, truth: impl Fn(f64) -> f64) {
+    // A window of a slow server holds a hundred completions, and a busy processor makes some of them late.
+    for row in rows(result) {
+        let (rate, little) = (row.iops / truth(row.depth), row.iops * row.mean_s / row.depth);
+        assert!((rate - 1.0).abs() < 0.05, "{row:?}: {rate} of the truth");
+        assert!((little - 1.0).abs() < 0.03, "{row:?}: {little} of the depth");
+    }
+}
+
+/// The kernel lets reads through in bursts, ten a second: at each depth, a window holds whole ones.
+#[test]
+fn a_throttle_gives_its_limit_at_every_depth() {
+    let Some(device) = Throttled::reads_per_second(1000) else { return };
+    let directory = directory();
+    let sweep = ["sweep", &device.device.path, "--iodepth=1,16,256,1024", "--time=8s", "--no-files"];
+    assert_rates(&measured(device.plimsoll(directory.path()), &sweep), |_| 1000.0);
+}
+
+/// One server of 4 ms: at a depth of 256 a generation takes a second, two and a half times as long as a visit measures.
+#[test]
+fn a_deep_queue_has_its_whole_latency() {
+    let directory = directory();
+    let law = Law::new(1, Service::Constant(4.0));
+    let Some(server) = Server::below(directory.path(), law) else { return };
+    let path = server.path.display().to_string();
+    let sweep = ["sweep", &path, "--iodepth=1,16,256", "--time=6s", "--no-files"];
+    assert_rates(&measured(plimsoll(directory.path()), &sweep), |depth| law.iops(depth as usize));
+}
+
+/// The depth over time is that which the server saw, also where the job pauses and the mean at submissions is another.
+#[test]
+fn the_depth_is_the_mean_over_time() {
+    let directory = directory();
+    let Some(server) = Server::below(directory.path(), Law::new(8, Service::Constant(5.0))) else { return };
+    let path = format!("--filename={}", server.path.display());
+    let job = ["run", "--name=j", &path, "--rw=randread", "--bs=4k", "--direct=1", "--iodepth=8", "--number_ios=200"];
+    for more in ["--thinktime=50ms", "--iodepth_batch=8"] {
+        succeed(directory.path(), &[&job[..], &[more, "--ioengine=io_uring", "--save=result.json"]].concat());
+        let result = json_file(&directory.path().join("result.json"));
+        let log = server.take_log();
+        let job = &result["jobs"][0];
+        let told = number(&job["depth"]["in_flight_ns"]) / number(&job["runtime_ns"]);
+        let seen: f64 = log.iter().map(|seen| (seen.replied_ns - seen.arrived_ns) as f64).sum();
+        let seen = seen / number(&job["runtime_ns"]);
+        assert!((told / seen - 1.0).abs() < 0.15, "{more}: {told} told, {seen} seen");
+    }
+}
