@@ -37,8 +37,8 @@ ci: ## lint and test; the last line counts both
 	@failed=0; tests/run-lint || failed=$$?; LINT_FAILED=$$failed tests/run-all
 
 .PHONY: truth
-truth: ## run and sweep on storage of known law (root): a FUSE server, and a loop device that the kernel throttles
-	$(CARGO) test --locked --test truth -- --nocapture --test-threads 1
+truth: ## run and sweep on storage of known law (root, a quiet machine): a FUSE server, and a loop device that the kernel throttles
+	$(CARGO) test --locked --test truth -- --include-ignored --nocapture --test-threads 1
 
 .PHONY: coverage
 coverage: ## the intervals on synthetic truth: sweeps with a known load line (15,640), with a known limit (14,000), traffic (11,000), change points (20,000)

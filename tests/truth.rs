@@ -37,34 +37,50 @@ fn rows(result: &Value) -> Vec<Row> {
     result["curves"][0]["points"].as_array().unwrap().iter().map(row).collect()
 }
 
-/// Asserts that each row has this rate, within 5 %, and keeps Little's law within 3 %.
-fn assert_rates(result: &Value, truth: impl Fn(f64) -> f64) {
-    // A window of a slow server holds a hundred completions, and a busy processor makes some of them late.
+/// Asserts that each row has this rate, and keeps Little's law, within these parts.
+fn assert_rates(result: &Value, truth: impl Fn(f64) -> f64, rate_part: f64, little_part: f64) {
     for row in rows(result) {
         let (rate, little) = (row.iops / truth(row.depth), row.iops * row.mean_s / row.depth);
-        assert!((rate - 1.0).abs() < 0.05, "{row:?}: {rate} of the truth");
-        assert!((little - 1.0).abs() < 0.03, "{row:?}: {little} of the depth");
+        assert!((rate - 1.0).abs() < rate_part, "{row:?}: {rate} of the truth");
+        assert!((little - 1.0).abs() < little_part, "{row:?}: {little} of the depth");
     }
 }
 
 /// The kernel lets reads through in bursts, ten a second: at each depth, a window holds whole ones.
 #[test]
+#[ignore = "needs a quiet machine: make truth runs it"]
 fn a_throttle_gives_its_limit_at_every_depth() {
     let Some(device) = Throttled::reads_per_second(1000) else { return };
     let directory = directory();
     let sweep = ["sweep", &device.device.path, "--iodepth=1,16,256,1024", "--time=8s", "--no-files"];
-    assert_rates(&measured(device.plimsoll(directory.path()), &sweep), |_| 1000.0);
+    assert_rates(&measured(device.plimsoll(directory.path()), &sweep), |_| 1000.0, 0.05, 0.03);
 }
 
 /// One server of 4 ms: at a depth of 256 a generation takes a second, two and a half times as long as a visit measures.
 #[test]
+#[ignore = "needs a quiet machine: make truth runs it"]
 fn a_deep_queue_has_its_whole_latency() {
     let directory = directory();
     let law = Law::new(1, Service::Constant(4.0));
     let Some(server) = Server::below(directory.path(), law) else { return };
     let path = server.path.display().to_string();
     let sweep = ["sweep", &path, "--iodepth=1,16,256", "--time=6s", "--no-files"];
-    assert_rates(&measured(plimsoll(directory.path()), &sweep), |depth| law.iops(depth as usize));
+    // A window of a slow server holds a hundred completions, and a busy processor makes some of them late.
+    assert_rates(&measured(plimsoll(directory.path()), &sweep), |depth| law.iops(depth as usize), 0.05, 0.03);
+}
+
+/// A window neither favours short requests nor counts a drain: the rates of 16 servers are right, however their
+/// services are distributed. The parts allow for the chance of a second of such services.
+#[test]
+fn heavy_tails_have_their_rate() {
+    let directory = directory();
+    for service in [Service::Exponential(10.0), Service::Lognormal(10.0, 1.0), Service::Bimodal(4.0, 200.0, 0.01)] {
+        let law = Law::new(16, service);
+        let Some(server) = Server::below(directory.path(), law) else { return };
+        let path = server.path.display().to_string();
+        let sweep = ["sweep", &path, "--iodepth=16,64", "--time=6s", "--no-files"];
+        assert_rates(&measured(plimsoll(directory.path()), &sweep), |depth| law.iops(depth as usize), 0.15, 0.10);
+    }
 }
 
 /// The depth over time is that which the server saw, also where the job pauses and the mean at submissions is another.
