@@ -5,8 +5,8 @@
 //! empty before the ramp ends. A depth that asks for little more than the limit lives on the bucket for its whole
 //! visit: it seems to give more than every deeper one, and nothing in that visit tells that the bucket runs dry.
 //!
-//! The ramps of other depths do tell. Their visits give more in the ramp than later; that surplus is the content
-//! of the bucket. A depth whose throughput is above the level of the drained depths by no more than the bucket explains
+//! The ramps of other depths do tell. Their visits give more in the ramp than at their ends, surely and at several
+//! times; that surplus is the content of the bucket. A depth whose throughput is above the level of the drained depths by no more than the bucket explains
 //! may sustain that level only.
 //!
 //! Rates of an open loop are the same: a rate little above the limit lives on the bucket, and no queue grows. Visits to
@@ -15,7 +15,7 @@
 use std::collections::BTreeSet;
 
 use crate::schema::Point;
-use crate::stats::{mean, sorted_quantile, t_quantile, variance};
+use crate::stats::{mean, sorted_quantile, t_exceeds, variance};
 use crate::visits::Look;
 
 /// A visit with its ramp.
@@ -31,13 +31,15 @@ pub(crate) struct Start {
     surplus: f64,
     /// The surplus as a part of those.
     part: f64,
+    /// The logarithm of the ramp's rate over that of the end of the visit, which is as long if the visit allows it.
+    excess: f64,
     /// Ops of the ramp and of the measured part.
     ops: f64,
     /// Duration of both.
     seconds: f64,
     /// Ops per second of the measured part.
     rate: f64,
-    /// Ops per second of its second half, when a bucket that ran dry in the first half no longer counts.
+    /// Ops per second of its end, when a bucket that ran dry before no longer counts.
     late: f64,
 }
 
@@ -68,6 +70,8 @@ pub(crate) fn starts(points: &[&Point]) -> Vec<Start> {
             };
             let Some(ramp) = visit.ramp.filter(|ramp| ramp.ns > 0) else { continue };
             let (ramp_s, measured_s) = (ramp.ns as f64 / 1e9, measured_ns as f64 / 1e9);
+            let last = (ramp.ns.div_ceil(point.job.interval_ns.max(1)) as usize).clamp(1, these.len().div_ceil(2));
+            let late = mean(&these[these.len() - last..]);
             let surplus = ramp.ops as f64 - rate * ramp_s;
             out.push(Start {
                 look: looks - 1,
@@ -75,6 +79,8 @@ pub(crate) fn starts(points: &[&Point]) -> Vec<Start> {
                 round: visit.round,
                 surplus,
                 part: surplus / (rate * ramp_s),
+                // Half an op: a ramp, or an end, without a completion.
+                excess: ((ramp.ops as f64).max(0.5) / ramp_s / late.max(0.5 / ramp_s)).ln(),
                 ops: ramp.ops as f64 + rate * measured_s,
                 seconds: ramp_s + measured_s,
                 rate,
@@ -88,12 +94,12 @@ pub(crate) fn starts(points: &[&Point]) -> Vec<Start> {
 
 /// A smaller surplus, as a part of what the ramp usually gives, moves no plateau by more than its least error.
 const LEAST_SURPLUS: f64 = 0.005;
-/// Visits beyond the first to each depth on which the difference between visits has to rest.
-const FEWEST_REPEATED: usize = 3;
-/// The probability of a false surplus at a depth: a sweep has a dozen or two of them.
+/// Visits on which the evidence has to rest at least.
+const FEWEST_VISITS: usize = 5;
+/// The probability of a false burst in a sweep.
 const FALSE_SURPLUS: f64 = 0.001;
-/// The probability of a false surplus at a rate of an open loop: one or two rates show the limit by a few visits, and a
-/// false surplus takes the word only from rates that gave more than the limit.
+/// The probability of a false burst at the rates of an open loop: one or two rates show the limit by a few visits, and
+/// a false burst takes the word only from rates that gave more than the limit.
 const FALSE_SURPLUS_OF_A_RATE: f64 = 0.05;
 /// A visit with this part of the usual surplus was drained before its second half.
 const DRAINED: f64 = 0.5;
@@ -133,30 +139,13 @@ impl Bucket {
     fn unless_false(starts: &[Start], false_surplus: f64) -> Option<Bucket> {
         let depths: BTreeSet<usize> = starts.iter().map(|start| start.depth).collect();
         let of = |depth: usize| starts.iter().filter(move |start| start.depth == depth);
-        if starts.len() < depths.len() + FEWEST_REPEATED {
-            return None;
-        }
-        let parts = |depth: usize| of(depth).map(|start| start.part);
-        // By the median of the distances from the median: large buckets are full at some visits only.
-        let repeated = || depths.iter().copied().filter(|&depth| of(depth).count() > 1);
-        let away = repeated().flat_map(|depth| {
-            let usual = median(parts(depth));
-            parts(depth).map(move |part| (part - usual).abs())
-        });
-        let error = 1.4826 * median(away);
-        let freedom = (starts.len() - depths.len()) as f64;
-        let t = t_quantile(1.0 - false_surplus, freedom);
-        let surely = |depth: usize| median(parts(depth)) - t * error / (of(depth).count() as f64).sqrt();
-        if !depths.iter().any(|&depth| surely(depth) >= LEAST_SURPLUS) {
-            return None;
-        }
-
-        let clear = |start: &&Start| start.part > (t * error).max(LEAST_SURPLUS);
-        let usual = median(starts.iter().filter(clear).map(|start| start.surplus));
-        let is_drained = |start: &&Start| clear(start) && start.surplus >= DRAINED * usual;
-        let level = median(starts.iter().filter(is_drained).map(|start| start.late));
-        let limit = starts.iter().filter(is_drained).map(|start| start.late);
-        let levels: Vec<f64> = limit.filter(|late| (late / level - 1.0).abs() <= SAME_LEVEL).collect();
+        let shown = drained_range(starts, &depths, false_surplus)?;
+        let usual = median(shown.iter().map(|start| start.surplus));
+        let is_drained = |start: &&Start| start.part > LEAST_SURPLUS && start.surplus >= DRAINED * usual;
+        // All visits of the range: those with the largest surplus are those that were slow later by chance.
+        let level = median(shown.iter().map(|start| start.late));
+        let levels: Vec<f64> =
+            shown.iter().map(|start| start.late).filter(|late| (late / level - 1.0).abs() <= SAME_LEVEL).collect();
         let limit = mean(&levels);
         if !limit.is_finite() || limit <= 0.0 {
             return None;
@@ -195,6 +184,51 @@ impl Bucket {
         }
         out
     }
+}
+
+/// The visits to those neighbouring depths that show best that visits give more at first than later; None where chance
+/// explains all of it.
+///
+/// A visit's ramp and the end of its measured part are two samples of the same storage. Without a bucket, neither of the
+/// two is more likely to be the faster one, however the noise is distributed and however long it lasts: their difference
+/// is symmetric. So the sign test holds exactly, and Student's t is conservative (Benjamini, 1983); each range of depths
+/// has its part of the claimed probability (Bonferroni).
+fn drained_range(starts: &[Start], depths: &BTreeSet<usize>, false_surplus: f64) -> Option<Vec<Start>> {
+    let depths: Vec<usize> = depths.iter().copied().collect();
+    let ranges = depths.len() * (depths.len() + 1) / 2;
+    let least = false_surplus / (2 * ranges.max(1)) as f64;
+    let range = |from: usize, to: usize| starts.iter().filter(move |start| (from..=to).contains(&start.depth));
+    let all = depths.iter().enumerate().flat_map(|(index, &from)| depths[index..].iter().map(move |&to| (from, to)));
+    let sure = all.filter_map(|(from, to)| {
+        let excess: Vec<f64> = range(from, to).map(|start| start.excess - LEAST_SURPLUS).collect();
+        let chance = by_sign(&excess).min(by_mean(&excess));
+        (excess.len() >= FEWEST_VISITS && chance <= least).then_some((chance, from, to))
+    });
+    let (_, from, to) = sure.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(range(from, to).copied().collect())
+}
+
+/// The probability that as many of some differences are positive, if each is as likely negative.
+fn by_sign(differences: &[f64]) -> f64 {
+    let n = differences.len() as i32;
+    let positive = differences.iter().filter(|difference| **difference > 0.0).count() as i32;
+    let mut ways = 0.5f64.powi(n);
+    let mut chance = 0.0;
+    for negative in 0..=n - positive {
+        chance += ways;
+        ways *= f64::from(n - negative) / f64::from(negative + 1);
+    }
+    chance
+}
+
+/// The probability of such a mean of some differences, if it is 0 in truth.
+fn by_mean(differences: &[f64]) -> f64 {
+    let count = differences.len() as f64;
+    if differences.len() < FEWEST_VISITS {
+        return 1.0;
+    }
+    let error = (variance(differences) / count).sqrt().max(f64::MIN_POSITIVE);
+    t_exceeds(mean(differences) / error, count - 1.0)
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -249,6 +283,34 @@ mod tests {
         let line = load_line::find(&points(&[1500.0, 2253.0, 8000.0, 15_000.0, 20_000.0], 2048.0, 150.0)).unwrap();
         assert!(line.overload.is_none() && line.hides_overload(), "{line:?}");
         assert!(line.plateau_iops.low <= 2048.0 && line.plateau_iops.high >= 2048.0, "{line:?}");
+    }
+
+    /// A device keeps its speed for 0.3 s, and its visits differ by 10 %.
+    #[test]
+    fn noise_that_lasts_is_no_burst() {
+        for seed in 0..300 {
+            let mut noise = Noise::new(seed);
+            let visits = (0..80).map(|number| {
+                let mut speed = [0.0; 3].map(|_: f64| (0.1 * noise.normal()).exp());
+                speed[2] = (speed[1] + speed[2]) / 2.0;
+                let [ramp, early, late] = speed.map(|speed| 1000.0 * speed);
+                let rate = (early + late) / 2.0;
+                let surplus = (ramp - rate) * 0.2;
+                Start {
+                    look: number,
+                    depth: number % 10,
+                    round: (number / 10) as u32,
+                    surplus,
+                    part: surplus / (rate * 0.2),
+                    excess: (ramp / late).ln(),
+                    ops: ramp * 0.2 + rate * 0.4,
+                    seconds: 0.6,
+                    rate,
+                    late,
+                }
+            });
+            assert!(Bucket::of(&visits.collect::<Vec<_>>()).is_none(), "{seed}");
+        }
     }
 
     #[test]

@@ -26,6 +26,11 @@ pub fn t_quantile(p: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(p))
 }
 
+/// The probability that Student's t with `freedom` degrees exceeds `t`; 1 without freedom.
+pub(crate) fn t_exceeds(t: f64, freedom: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |student| student.sf(t))
+}
+
 /// Half the width of a 95 % interval around a mean with that standard error.
 fn half_width(standard_error: f64, freedom: f64) -> f64 {
     if standard_error == 0.0 { 0.0 } else { standard_error * t_quantile(0.975, freedom) }
