@@ -38,7 +38,8 @@ impl Entry {
         let line = self.line.as_ref().filter(|line| !line.still_rising)?;
         match figure {
             Figure::Plateau => line.plateau(),
-            Figure::LoadLine => line.load_line,
+            // A sweep keeps the estimate that it refuses to name.
+            Figure::LoadLine => line.load_line.filter(|_| !matches!(line.answer(), Answer::Unnamed(_))),
         }
     }
 
