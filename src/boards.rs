@@ -16,7 +16,8 @@ pub fn row_json(row: &RowCounts, rates: Option<(&[OpCounts; 3], f64)>) -> Value 
         object.insert((*name).into(), row.gauge(*gauge).into());
     }
     for op in Op::ALL {
-        let mut counts = op_json(row.op(op));
+        // Rates and latencies are of one time: the interval, where there is one.
+        let mut counts = op_json(row.op(op), rates.map_or(row.op(op), |(since, _)| &since[op as usize]), row.kind);
         if let (Some((since, seconds)), Some(counts)) = (rates, counts.as_object_mut()) {
             let since = &since[op as usize];
             counts.insert("iops".into(), json!(since.ops as f64 / seconds));
@@ -43,14 +44,20 @@ const GAUGES: &[(&str, Gauge)] = &[
     ("load_line", Gauge::LoadLine),
 ];
 
-fn op_json(counts: &OpCounts) -> Value {
-    let latencies = counts.latencies();
-    let mean = if counts.ops == 0 { 0.0 } else { counts.lat_sum_ns as f64 / counts.ops as f64 };
-    let quantile = |q: f64| latencies.quantile(q);
-    json!({
-        "ops": counts.ops, "bytes": counts.bytes, "errors": counts.errors,
-        "lat_ns": { "mean": mean, "p50": quantile(0.5), "p90": quantile(0.9), "p99": quantile(0.99), "p99.9": quantile(0.999) },
-    })
+/// The counts since the start, and the latencies of `timed`; those that nobody measured are absent. Of a load only the
+/// sum of the latencies is known.
+fn op_json(counts: &OpCounts, timed: &OpCounts, kind: RowKind) -> Value {
+    let mut lat_ns = Map::new();
+    if timed.ops > 0 {
+        lat_ns.insert("mean".into(), json!(timed.lat_sum_ns as f64 / timed.ops as f64));
+    }
+    let latencies = timed.latencies();
+    if kind != RowKind::Load && !latencies.is_empty() {
+        for (name, q) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)] {
+            lat_ns.insert(name.into(), latencies.quantile(q).into());
+        }
+    }
+    json!({ "ops": counts.ops, "bytes": counts.bytes, "errors": counts.errors, "lat_ns": lat_ns })
 }
 
 /// The reasons with their counts, as a JSON object.

@@ -92,6 +92,38 @@ fn every_request_of_a_load_is_in_the_percentiles() {
     assert!(slowest > 0);
 }
 
+/// A request is at the driver for a part of the time that the job waits for it: no figure of the driver exceeds that of
+/// the job.
+#[test]
+fn latencies_hold_against_the_histogram_of_the_job() {
+    let place = directory();
+    let Some(disk) = traced_disk(place.path()) else { return };
+    let mut watch = Watch::start(place.path(), &disk, &["--json", "--interval", "50ms"]);
+    let mut lines = watch.lines();
+    let mut target = || serde_json::from_str::<Value>(&lines.next().unwrap()).unwrap()["targets"][0].clone();
+    target();
+    let filename = format!("--filename={}", disk.path);
+    let job = ["run", "--name=a", "--rw=randrw", "--bs=4k", "--size=4m", "--direct=1", "--ioengine=libaio"];
+    let more = ["--iodepth=16", "--rate_iops=4000", "--number_ios=16000", "--time_based", "--runtime=3"];
+    let form = ["--output-format=json", "--lat_percentiles=1", &filename];
+    let result = json(&succeed(place.path(), &[&job[..], &more, &form].concat()));
+    let of_job = |way: &str, what: &str| result["jobs"][0][way]["clat_ns"][what].as_f64().unwrap();
+    let (mut sum_ns, mut requests, mut idle) = (0.0, 0.0, 0);
+    // The last events are on their way for less than these intervals.
+    while idle < 6 {
+        let all = target()["traced"]["all"].clone();
+        assert_eq!(all["given_up"], 0, "{all}");
+        let count = all["requests"].as_f64().unwrap();
+        idle = if count > 0.0 || requests == 0.0 { 0 } else { idle + 1 };
+        (sum_ns, requests) = (sum_ns + count * all["mean_ns"].as_f64().unwrap_or(0.0), requests + count);
+    }
+    let ops = ["read", "write"].map(|way| result["jobs"][0][way]["total_ios"].as_f64().unwrap());
+    let job_ns = (of_job("read", "mean") * ops[0] + of_job("write", "mean") * ops[1]) / (ops[0] + ops[1]);
+    let mean_ns = sum_ns / requests;
+    assert!(requests > 0.5 * (ops[0] + ops[1]), "{requests} of {ops:?}: neighbours merge, and few of them");
+    assert!(mean_ns > 0.0 && mean_ns <= 1.05 * job_ns, "traced {mean_ns}, the job waited {job_ns}");
+}
+
 #[test]
 fn prometheus_gets_a_histogram() {
     let place = directory();

@@ -38,7 +38,8 @@ impl Entry {
         let line = self.line.as_ref().filter(|line| !line.still_rising)?;
         match figure {
             Figure::Plateau => line.plateau(),
-            Figure::LoadLine => line.load_line,
+            // A sweep keeps the estimate that it refuses to name.
+            Figure::LoadLine => line.load_line.filter(|_| !matches!(line.answer(), Answer::Unnamed(_))),
         }
     }
 
@@ -82,10 +83,11 @@ impl Series {
 
 /// The series of all sweeps over iodepth, by name. The same result twice counts once.
 pub fn of(sweeps: &[(PathBuf, SweepResult)]) -> Vec<Series> {
-    let mut named: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
+    // The name is for readers: "a scratch file in ." is one on any disk. The paths tell the targets apart.
+    let mut named: BTreeMap<(String, Vec<PathBuf>), Vec<Entry>> = BTreeMap::new();
     for (path, sweep) in sweeps.iter().filter(|(_, sweep)| sweep.axis == "iodepth") {
         for curve in &sweep.curves {
-            let entries = named.entry(name_of(sweep, curve)).or_default();
+            let entries = named.entry((name_of(sweep, curve), sweep.paths.clone())).or_default();
             let entry = entry(path, sweep, curve);
             let is_known = |known: &Entry| known.started_unix_ms == entry.started_unix_ms && known.line == entry.line;
             if !entries.iter().any(is_known) {
@@ -95,7 +97,7 @@ pub fn of(sweeps: &[(PathBuf, SweepResult)]) -> Vec<Series> {
     }
     let mut all: Vec<Series> = named
         .into_iter()
-        .map(|(name, mut entries)| {
+        .map(|((name, _), mut entries)| {
             entries.sort_by_key(|entry| entry.started_unix_ms);
             Series { name, entries, fewest: 0, plateau: Vec::new(), load_line: Vec::new() }
         })
@@ -120,8 +122,12 @@ fn changes(series: &Series, figure: Figure, alpha: f64) -> Vec<ChangePoint> {
 fn name_of(sweep: &SweepResult, curve: &Curve) -> String {
     let facts = curve.points.first().map(|point| point.job.facts.clone()).unwrap_or_default();
     let block = facts.block_bytes.read.1.max(facts.block_bytes.write.1);
-    let mut parts =
-        vec![sweep.provenance.machine.hostname.clone(), sweep.target.clone(), curve.label.clone(), facts.rw];
+    // A path that is relative to the directory of the sweep says little.
+    let target = match sweep.paths.as_slice() {
+        [path] if !sweep.target.contains(&*path.to_string_lossy()) => format!("{} ({})", sweep.target, path.display()),
+        _ => sweep.target.clone(),
+    };
+    let mut parts = vec![sweep.provenance.machine.hostname.clone(), target, curve.label.clone(), facts.rw];
     parts.push(if block > 0 { figures::bytes(block as f64) } else { String::new() });
     parts.push(if facts.numjobs > 1 { format!("numjobs {}", facts.numjobs) } else { String::new() });
     parts.retain(|part| !part.is_empty());
@@ -140,6 +146,24 @@ fn entry(path: &Path, sweep: &SweepResult, curve: &Curve) -> Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn targets_of_one_name_on_two_paths_are_two_histories() {
+        let swept = |directory: &str, started_unix_ms| {
+            let mut sweep = SweepResult {
+                axis: "iodepth".into(),
+                target: "a scratch file in .".into(),
+                paths: vec![directory.into()],
+                curves: vec![Curve { label: "psync".into(), ..Curve::default() }],
+                ..SweepResult::default()
+            };
+            sweep.provenance.started_unix_ms = started_unix_ms;
+            (PathBuf::from("a.json"), sweep)
+        };
+        let history = of(&[swept("/mnt/a", 1), swept("/mnt/b", 2), swept("/mnt/a", 3)]);
+        let told: Vec<(&str, usize)> = history.iter().map(|one| (one.name.as_str(), one.entries.len())).collect();
+        assert_eq!(told, [("a scratch file in . (/mnt/a) psync", 2), ("a scratch file in . (/mnt/b) psync", 1)]);
+    }
 
     #[test]
     fn the_reason_is_that_of_the_sweep() {

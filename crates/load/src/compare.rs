@@ -41,6 +41,14 @@ pub struct Repeats {
     pub bound: f64,
 }
 
+impl Repeats {
+    /// The number of times that the runs may be looked at to decide on their end: after `fewest` pairs, and after each
+    /// further one.
+    pub fn looks(&self) -> u32 {
+        self.most.saturating_sub(self.fewest.max(2)) + 1
+    }
+}
+
 impl Default for Repeats {
     fn default() -> Repeats {
         Repeats { fewest: 3, most: 10, bound: 0.02 }
@@ -81,7 +89,7 @@ pub fn interleaved(
             .chain(runs.first().and_then(|(a, b)| different_blocks(&a.jobs, &b.jobs)))
             .collect(),
     );
-    let effects = effect::paired(&runs);
+    let effects = effect::paired(&runs, repeats.looks());
     let names = sides.map(|side| side.name.clone());
     Ok(ComparisonResult {
         provenance: runs.first().map(|(a, _)| a.provenance.clone()).unwrap_or_default(),
@@ -91,7 +99,8 @@ pub fn interleaved(
         figure: figure.into(),
         estimator:
             "The values of A and B are geometric means of their runs. The change is the ratio of the two means, with \
-                    the interval of the ratios of the pairs."
+                    the interval of the ratios of the pairs. The interval holds however many pairs it takes: it is \
+                    wide enough for each look at which the comparison might have ended."
                 .into(),
         differences: differences(&a, &b),
         verdicts,
@@ -188,30 +197,20 @@ fn of_document(document: &Document) -> Vec<&Verdict> {
     }
 }
 
-/// The verdicts of a side's runs, each code once: as severe as the worst, in the words of the first.
+/// The verdicts of a side's runs: each finding once, with the number of runs that share it.
 fn of_side<'a>(side: char, runs: impl Iterator<Item = Vec<&'a Verdict>>) -> Vec<Verdict> {
-    let mut found: Vec<(Verdict, BTreeSet<usize>)> = Vec::new();
+    let mut found = Vec::new();
     let mut count = 0;
     for (run, verdicts) in runs.enumerate() {
         count += 1;
         for verdict in verdicts {
-            match found.iter_mut().find(|(known, _)| known.code == verdict.code) {
-                Some((known, runs)) => {
-                    runs.insert(run);
-                    if verdict.severity > known.severity {
-                        *known = verdict.clone();
-                    }
-                }
-                None => found.push((verdict.clone(), BTreeSet::from([run]))),
-            }
+            verdict::gather(&mut found, verdict, &verdict.what, &run.to_string());
         }
     }
-    let located = |(mut verdict, runs): (Verdict, BTreeSet<usize>)| {
-        let of = if count > 1 { format!(" ({} of {count} runs)", runs.len()) } else { String::new() };
-        verdict.what = format!("{side}: {}{of}", verdict.what);
-        verdict
-    };
-    found.into_iter().map(located).collect()
+    let located =
+        |runs: &[String]| if count > 1 { format!(" ({} of {count} runs)", runs.len()) } else { String::new() };
+    let of_side = |one: Verdict| Verdict { what: format!("{side}: {}", one.what), ..one };
+    found.into_iter().map(|one| of_side(one.joined(located))).collect()
 }
 
 fn worst_first(mut verdicts: Vec<Verdict>) -> Vec<Verdict> {
@@ -237,7 +236,8 @@ fn pairs(
             break;
         }
         runs.push((a, b));
-        if pair + 1 >= repeats.fewest.max(2) && is_known(&effect::paired(&runs), figure, repeats.bound) {
+        let is_look = pair + 1 >= repeats.fewest.max(2);
+        if is_look && is_known(&effect::paired(&runs, repeats.looks()), figure, repeats.bound) {
             break;
         }
     }
@@ -499,6 +499,51 @@ mod tests {
         assert_eq!(runs.len(), 3);
         let noisy = compared([1000, 1300, 1000, 1300, 1000, 1300], [1000; 6], repeats);
         assert_eq!(noisy.len(), 6);
+    }
+
+    /// A comparison that ends when its interval is narrow looks at its own result. Returns the claims of a difference by
+    /// its own rule, of `trials` comparisons of sides whose true ratio is `ratio`, with noise that remembers `memory` of
+    /// itself.
+    fn claims(trials: u64, ratio: f64, spread: f64, memory: f64) -> usize {
+        let repeats = Repeats::default();
+        let claim = |seed: u64| {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut uniform = || {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 11) as f64 / (1u64 << 53) as f64
+            };
+            let mut drift = 0.0;
+            let runs = pairs("iops", repeats, &AtomicBool::new(false), |_, side| {
+                let normal = (-2.0 * uniform().max(1e-12).ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos();
+                drift = memory * drift + (1.0 - memory * memory).sqrt() * normal;
+                let level = if side == 1 { ratio } else { 1.0 };
+                Ok(ran((1e6 * level * (1.0 + spread * drift)) as u64))
+            })
+            .unwrap();
+            let effects = effect::paired(&runs, repeats.looks());
+            effects.iter().find(|effect| effect.figure == "iops").unwrap().outcome() != Outcome::Undecided
+        };
+        (1..=trials).filter(|seed| claim(*seed)).count()
+    }
+
+    #[test]
+    fn equal_sides_differ_in_one_of_twenty_comparisons_at_most() {
+        for (spread, memory) in [(0.003, 0.0), (0.01, 0.0), (0.03, 0.0), (0.01, 0.5), (0.03, 0.9)] {
+            let claimed = claims(2000, 1.0, spread, memory);
+            println!("A/A, spread {spread}, memory {memory}: {claimed} of 2000 claim a difference");
+            assert!(claimed <= 100, "{claimed} of 2000 with a spread of {spread} and a memory of {memory}");
+        }
+    }
+
+    #[test]
+    fn three_percent_is_found() {
+        for memory in [0.0, 0.5] {
+            let found = claims(500, 1.03, 0.01, memory);
+            println!("3 %, memory {memory}: {found} of 500 found");
+            assert!(found >= 450, "{found} of 500 with a memory of {memory}");
+        }
     }
 
     #[test]

@@ -51,11 +51,15 @@ pub fn of_figure<'a>(effects: &'a [Effect], figure: &str) -> Vec<&'a Effect> {
 
 /// The effects of pairs of runs that were interleaved A B A B: each pair shares its drift. Figures that fewer than two
 /// pairs have are left out. The values of a side are geometric means, so that their ratio is the change.
-pub fn paired(runs: &[(RunResult, RunResult)]) -> Vec<Effect> {
+///
+/// A comparison that may end at each of `looks` looks shares the 5 % among them (Bonferroni): its interval holds
+/// the truth with 95 % at whichever look it ends.
+pub fn paired(runs: &[(RunResult, RunResult)], looks: u32) -> Vec<Effect> {
+    let error = 0.05 / f64::from(looks.max(1));
     let effect = |figure: &Figure| {
         let pairs: Vec<(f64, f64)> =
             runs.iter().filter_map(|(a, b)| Some(((figure.of)(a)?, (figure.of)(b)?))).collect();
-        let change = stats::paired_change(&pairs)?;
+        let change = stats::paired_change(&pairs, error)?;
         let side = |of: fn(&(f64, f64)) -> f64| geometric(&pairs.iter().map(of).collect::<Vec<f64>>());
         Some(Effect {
             figure: figure.name.into(),
@@ -72,7 +76,7 @@ pub fn paired(runs: &[(RunResult, RunResult)]) -> Vec<Effect> {
 /// The geometric mean of positive values with its 95 % interval.
 fn geometric(values: &[f64]) -> Estimate {
     // The values are compared with one: the "change" of each is the value itself, less one.
-    let change = stats::paired_change(&values.iter().map(|&value| (1.0, value)).collect::<Vec<_>>());
+    let change = stats::paired_change(&values.iter().map(|&value| (1.0, value)).collect::<Vec<_>>(), 0.05);
     change.map_or_else(Estimate::default, |Estimate { mean, low, high }| Estimate {
         mean: mean + 1.0,
         low: low + 1.0,
@@ -238,7 +242,9 @@ pub fn sentence(sides: (&str, &str), effects: &[Effect], figure: &str, verdicts:
     let asked = of_figure(effects, figure);
     let told = match asked.as_slice() {
         [] => format!("{a} and {b} cannot be compared in {}: they have no value of it in common.", in_words(figure)),
-        asked => asked.iter().map(|effect| told(&a, &b, effect)).collect::<Vec<_>>().join(" "),
+        asked => {
+            asked.iter().map(|effect| told(&a, &b, effect, &against(effect, effects))).collect::<Vec<_>>().join(" ")
+        }
     };
     match invalid.as_slice() {
         [] => told,
@@ -246,7 +252,23 @@ pub fn sentence(sides: (&str, &str), effects: &[Effect], figure: &str, verdicts:
     }
 }
 
-fn told(a: &str, b: &str, effect: &Effect) -> String {
+/// The latencies in which B is worse, where B is better in throughput: the one is often the price of the other.
+fn against<'a>(effect: &Effect, effects: &'a [Effect]) -> Vec<&'a Effect> {
+    let is_against = |one: &&Effect| one.figure.starts_with("lat_") && one.outcome() == Outcome::Worse;
+    if matches!(effect.figure.as_str(), "iops" | "bw") {
+        effects.iter().filter(is_against).collect()
+    } else {
+        Vec::new()
+    }
+}
+
+fn worse(effect: &Effect) -> String {
+    let Estimate { mean, low, high } = effect.change;
+    let range = format!("95 % interval {} to {}", figures::change(low), figures::change(high));
+    format!("its {} is worse: {} ({range})", in_words(&effect.figure), figures::change(mean))
+}
+
+fn told(a: &str, b: &str, effect: &Effect, against: &[&Effect]) -> String {
     let name = in_words(&effect.figure);
     let Estimate { mean, low, high } = effect.change;
     let range = format!("95 % interval {} to {}", figures::change(low), figures::change(high));
@@ -284,6 +306,11 @@ fn told(a: &str, b: &str, effect: &Effect) -> String {
                 widest.trim_start_matches(['+', '-'])
             )
         }
+        (None, Outcome::Better) if !against.is_empty() => format!(
+            "{b} and {a} each have something for them: {name} of B {} ({range}), but {}.",
+            figures::change(mean),
+            against.iter().map(|effect| worse(effect)).collect::<Vec<_>>().join(", ")
+        ),
         (None, Outcome::Better) => format!("{b} is better than {a}: {name} {} ({range}).", figures::change(mean)),
         (None, Outcome::Worse) => format!("{b} is worse than {a}: {name} {} ({range}).", figures::change(mean)),
         (None, Outcome::Larger | Outcome::Smaller) => format!(
@@ -482,7 +509,7 @@ mod tests {
                 (run(10_000.0 * drift, 100_000, &mut noise), run(11_000.0 * drift, 90_000, &mut noise))
             })
             .collect();
-        let effects = paired(&runs);
+        let effects = paired(&runs, 1);
         assert_eq!(effects.len(), 5);
         let iops = of(&effects, "iops");
         assert!(iops.outcome() == Outcome::Better && (iops.change.low..=iops.change.high).contains(&0.1), "{iops:?}");
@@ -520,8 +547,22 @@ mod tests {
     #[test]
     fn nothing_to_compare_is_said() {
         assert_eq!(unpaired(&RunResult::default(), &RunResult::default()), []);
-        assert_eq!(paired(&[]), []);
+        assert_eq!(paired(&[], 1), []);
         assert!(sentence(("a", "b"), &[], "iops", &[]).contains("cannot be compared"));
+    }
+
+    #[test]
+    fn more_throughput_at_the_price_of_latency_is_not_better() {
+        let changed = |figure: &str, larger_is_better, mean: f64| Effect {
+            figure: figure.into(),
+            larger_is_better: Some(larger_is_better),
+            change: Estimate { mean, low: mean * 0.9, high: mean * 1.1 },
+            ..Effect::default()
+        };
+        let said = sentence(("a", "b"), &[changed("iops", true, 0.5), changed("lat_p99", false, 6.0)], "iops", &[]);
+        assert!(!said.contains("is better than") && said.contains("99th percentile of latency is worse"), "{said}");
+        let said = sentence(("a", "b"), &[changed("iops", true, 0.5), changed("lat_p99", false, -0.3)], "iops", &[]);
+        assert!(said.contains("B (b) is better than A (a)"), "{said}");
     }
 
     #[test]
@@ -537,7 +578,7 @@ mod tests {
         let mut noise = Noise::new(7);
         let mut at = |rate| run(rate, 100_000, &mut noise);
         let runs = [(at(1_000.0), at(1_000.0)), (at(1_000.0), at(40_000.0))];
-        let effects = paired(&runs);
+        let effects = paired(&runs, 1);
         let iops = of(&effects, "iops");
         assert_eq!((iops.cannot_tell, iops.outcome()), (Some(CannotTell::BeyondSense), Outcome::Undecided), "{iops:?}");
         assert!(sentence(("a", "b"), &effects, "iops", &[]).contains("cannot be told"));

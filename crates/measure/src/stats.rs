@@ -113,14 +113,14 @@ pub fn estimate(samples: &[f64]) -> Estimate {
     Estimate { mean, low: (mean - half).max(0.0), high: mean + half }
 }
 
-/// b / a - 1 from pairs measured side by side: Student's t interval of the mean log ratio. Pairs with a value that
-/// is not positive are left out; None if fewer than two are left.
-pub fn paired_change(pairs: &[(f64, f64)]) -> Option<Estimate> {
+/// b / a - 1 from pairs measured side by side: Student's t interval of the mean log ratio, which misses the truth with
+/// the probability `error`. Pairs with a value that is not positive are left out; None if fewer than two are left.
+pub fn paired_change(pairs: &[(f64, f64)], error: f64) -> Option<Estimate> {
     let logs: Vec<f64> = pairs.iter().filter(|(a, b)| *a > 0.0 && *b > 0.0).map(|(a, b)| (b / a).ln()).collect();
     if logs.len() < 2 {
         return None;
     }
-    let half = half_width((variance(&logs) / logs.len() as f64).sqrt(), logs.len() as f64 - 1.0);
+    let half = t_quantile(1.0 - error / 2.0, logs.len() as f64 - 1.0) * (variance(&logs) / logs.len() as f64).sqrt();
     Some(change_of_log(mean(&logs), half))
 }
 
@@ -338,13 +338,13 @@ mod tests {
                     (drift * (1.0 + 0.01 * noise.normal()), 1.05 * drift * (1.0 + 0.01 * noise.normal()))
                 })
                 .collect();
-            let change = paired_change(&pairs).unwrap();
+            let change = paired_change(&pairs, 0.05).unwrap();
             assert!(change.high - change.low < 0.08);
             (change, 0.05)
         });
         assert!((91.0..=98.5).contains(&covered), "{covered}");
-        assert_eq!(paired_change(&[(1.0, 2.0)]), None);
-        assert_eq!(paired_change(&[(0.0, 2.0), (1.0, 1.0)]), None);
+        assert_eq!(paired_change(&[(1.0, 2.0)], 0.05), None);
+        assert_eq!(paired_change(&[(0.0, 2.0), (1.0, 1.0)], 0.05), None);
     }
 
     #[test]

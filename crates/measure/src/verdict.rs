@@ -10,6 +10,7 @@ mod check;
 mod course;
 mod curve;
 mod files;
+mod gather;
 mod generator;
 mod hosts;
 mod job;
@@ -21,6 +22,7 @@ pub use curve::{
     replay_not_direct, replayed,
 };
 pub use files::{for_files, for_phase};
+pub use gather::{Gathered, gather};
 pub use generator::for_run;
 pub use hosts::for_hosts;
 pub use job::for_job;

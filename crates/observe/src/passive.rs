@@ -115,7 +115,10 @@ impl Reason {
                 format!("throughput hardly varied {span}: the demand may limit it as well as the device")
             }
             Reason::Scatter(by) => {
-                format!("throughput at equal depths differs by {}: something else than depth decides it", percent(*by))
+                format!(
+                    "throughput at equal depths differs by {}: the mix of requests or the storage changed meanwhile",
+                    percent(*by)
+                )
             }
             Reason::NeverAbove(depth) => {
                 format!(

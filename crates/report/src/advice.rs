@@ -17,7 +17,16 @@ const EQUAL: f64 = 0.03;
 ///
 /// Where the sweep has objectives or an open loop, the sentence names that limit.
 pub fn advice(sweep: &SweepResult) -> String {
-    limits::advice(sweep).unwrap_or_else(|| at_line(&sweep.axis, &sweep.curves, sweep.ceiling_iops))
+    limits::advice(sweep).unwrap_or_else(|| {
+        let told = at_line(&sweep.axis, &sweep.curves, sweep.ceiling_iops);
+        match rivals(&sweep.curves).as_slice() {
+            [_, _, ..] if !told.is_empty() => {
+                let names = rivals(&sweep.curves).join(", ");
+                format!("No winner: the plateaus of {names} overlap. The lowest latency has {told}")
+            }
+            _ => told,
+        }
+    })
 }
 
 /// The sentence on the load line.
@@ -73,6 +82,16 @@ fn at_line(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> Stri
         (Answer::Unnamed(_), _) => format!("{label}: the sweep cannot recommend a {}.", kind.one()),
         (Answer::At(_) | Answer::Beyond, None) => String::new(),
     }
+}
+
+/// The names of the curves whose plateaus the sweep cannot tell from the highest; one name, or none, without rivals.
+fn rivals(curves: &[Curve]) -> Vec<&str> {
+    let named = || {
+        let known = |curve: &Curve| Some(curve.line.as_ref().filter(|line| !line.still_rising)?.plateau()?);
+        curves.iter().filter_map(move |curve| Some((curve.label.as_str(), known(curve)?)))
+    };
+    let Some((_, highest)) = named().max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean)) else { return Vec::new() };
+    named().filter(|(_, one)| one.high >= highest.low).map(|(label, _)| label).collect()
 }
 
 /// The point whose figures the sentence gives: at the load line, else the deepest.
@@ -154,5 +173,15 @@ mod tests {
         let quick = curve("guasi", 121e3, 4.0, 50_000);
         assert!(at_line("iodepth", &[fast, quick, slow], None).starts_with("guasi, iodepth 4"));
         assert_eq!(at_line("iodepth", &[Curve::default()], None), "");
+    }
+
+    #[test]
+    fn curves_whose_plateaus_overlap_have_no_winner() {
+        let of = |curves: Vec<Curve>| advice(&SweepResult { curves, axis: "iodepth".into(), ..SweepResult::default() });
+        let (fast, quick) = (curve("io_uring", 122e3, 8.0, 50_000), curve("guasi", 121e3, 4.0, 50_000));
+        let said = of(vec![fast.clone(), quick]);
+        assert!(said.starts_with("No winner: the plateaus of io_uring, guasi overlap."), "{said}");
+        let said = of(vec![fast, curve("libaio", 90e3, 4.0, 10_000)]);
+        assert!(said.starts_with("io_uring, iodepth 8"), "{said}");
     }
 }

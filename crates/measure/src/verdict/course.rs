@@ -35,7 +35,9 @@ pub(super) fn not_steady(job: &JobResult) -> Option<Verdict> {
             figures::change(found.warm_up_effect)
         )
     } else if found.drift_is_significant && found.drift.abs() > DRIFT_MATTERS {
-        format!("IOPS changed by {} from start to end", figures::change(found.drift))
+        // The drift is a part of the mean, which lies in the middle of the line.
+        let half = (found.drift / 2.0).clamp(-0.95, 0.95);
+        format!("IOPS changed by {} from start to end", figures::change((1.0 + half) / (1.0 - half) - 1.0))
     } else if found.variation.powi(2) - variation_by_chance > WILD.powi(2) {
         format!("IOPS varied by {} (standard deviation) from interval to interval", percent(found.variation))
     } else {

@@ -176,8 +176,10 @@ impl AtWork {
             if rings.wait(TICK).is_err() {
                 std::thread::sleep(TICK);
             }
-            let (events, lost) = read(rings, &self.formats, &mut fresh);
+            // Read before the rings are: an event of a later moment may be in a ring that was already read, while its
+            // successors in another ring are still to be read.
             let now_ns = clock::monotonic_ns();
+            let (events, lost) = read(rings, &self.formats, &mut fresh);
             if lost {
                 // An end may be among the lost, and a request that took its place.
                 fresh.clear();
@@ -187,6 +189,7 @@ impl AtWork {
             let settled = fresh.partition_point(|event| event.at_ns + SETTLED_NS <= now_ns);
             let mut found = self.shared.found();
             fresh.drain(..settled).for_each(|event| pairs.take(event, &mut found.by_disk));
+            pairs.expire(now_ns, &mut found.by_disk);
             found.is_part |= phase != Phase::All;
             drop(found);
             let chance = (now_ns / 1000 % 1000) as f64 / 1000.0;

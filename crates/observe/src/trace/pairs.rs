@@ -1,6 +1,6 @@
 //! From the events of requests to their latencies.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use measure::Histogram;
 
@@ -82,11 +82,15 @@ type Key = (u32, u64, Way);
 #[derive(Debug, Default)]
 pub struct Pairs {
     /// By disk, first sector and direction, in the order of their issue: time and number of sectors. Two requests for
-    /// the same place are rare, and the first counts as the first to end: the sum of their latencies is right in either
-    /// order.
-    waiting: HashMap<Key, VecDeque<(u64, u32)>>,
+    /// the same place are rare, and the last counts as the first to end: the sum of their latencies is right in either
+    /// order, and a request whose end nobody saw stays behind, where no later request finds it.
+    waiting: HashMap<Key, Vec<(u64, u32)>>,
     count: usize,
 }
+
+/// A request that has not ended after this time is given up: its end is lost, or comes too late to count here. Drivers
+/// give a request up after 30 s (/sys/block/*/queue/io_timeout).
+pub const EXPIRES_NS: u64 = 60_000_000_000;
 
 impl Pairs {
     /// Requests that are followed now.
@@ -100,9 +104,9 @@ impl Pairs {
         let key = (event.device, event.sector, event.way);
         match event.step {
             Step::Issue => self.put(key, (event.at_ns, event.sectors)),
-            Step::Requeue => drop(self.pop(key)),
+            Step::Requeue => drop(self.pop(key, event.sectors)),
             Step::Complete => {
-                let Some((issued_ns, sectors)) = self.pop(key) else { return };
+                let Some((issued_ns, sectors)) = self.pop(key, event.sectors) else { return };
                 if event.sectors < sectors {
                     // The rest of the request completes later, and the request with it.
                     let rest = (event.device, event.sector + u64::from(event.sectors), event.way);
@@ -122,19 +126,37 @@ impl Pairs {
         self.count = 0;
     }
 
+    /// Gives up the requests that were issued more than [`EXPIRES_NS`] before `now_ns`.
+    pub fn expire(&mut self, now_ns: u64, into: &mut ByDisk) {
+        let is_young = |(issued_ns, _): &(u64, u32)| issued_ns + EXPIRES_NS >= now_ns;
+        self.waiting.retain(|(device, _, way), requests| {
+            let before = requests.len();
+            requests.retain(is_young);
+            let expired = before - requests.len();
+            if expired > 0 {
+                into.entry((*device, *way)).or_default().given_up += expired as u64;
+                self.count -= expired;
+            }
+            !requests.is_empty()
+        });
+    }
+
     fn put(&mut self, key: Key, request: (u64, u32)) {
-        self.waiting.entry(key).or_default().push_back(request);
+        self.waiting.entry(key).or_default().push(request);
         self.count += 1;
     }
 
-    fn pop(&mut self, key: Key) -> Option<(u64, u32)> {
+    /// The latest request of a place of which `sectors` can be a part. An end without sectors is that of a flush around
+    /// a request, and not of another request that begins there.
+    fn pop(&mut self, key: Key, sectors: u32) -> Option<(u64, u32)> {
         let requests = self.waiting.get_mut(&key)?;
-        let first = requests.pop_front();
+        let is_whole = |(_, all): &(u64, u32)| if sectors == 0 { *all == 0 } else { *all >= sectors };
+        let request = requests.remove(requests.iter().rposition(is_whole)?);
         if requests.is_empty() {
             self.waiting.remove(&key);
         }
-        self.count -= usize::from(first.is_some());
-        first
+        self.count -= 1;
+        Some(request)
     }
 }
 
@@ -182,6 +204,30 @@ mod tests {
         let (found, left) =
             of(&[event(10, Issue, 0, 8), event(20, Issue, 0, 8), event(50, Complete, 0, 8), event(70, Complete, 0, 8)]);
         assert_eq!((found.completed.sum(), left), (90, 0));
+    }
+
+    #[test]
+    fn a_request_whose_end_was_lost_pairs_with_no_later_one_and_expires() {
+        use Step::{Complete, Issue};
+        let mut events = vec![event(10, Issue, 0, 8)];
+        for at in 1..=100 {
+            events.extend([event(at * 1000, Issue, 0, 8), event(at * 1000 + 30, Complete, 0, 8)]);
+        }
+        let (mut pairs, mut found) = (Pairs::default(), ByDisk::new());
+        events.iter().for_each(|event| pairs.take(*event, &mut found));
+        let latencies = &found[&(DISK, Way::Read)];
+        assert_eq!((latencies.completed.count(), latencies.completed.max(), pairs.len()), (100, 30, 1));
+        pairs.expire(10 + EXPIRES_NS, &mut found);
+        assert_eq!((found[&(DISK, Way::Read)].given_up, pairs.len()), (0, 1), "as old as it may be");
+        pairs.expire(11 + EXPIRES_NS, &mut found);
+        assert_eq!((found[&(DISK, Way::Read)].given_up, pairs.len()), (1, 0));
+    }
+
+    #[test]
+    fn an_end_that_is_larger_than_a_request_or_empty_is_not_its_end() {
+        use Step::{Complete, Issue};
+        let (found, left) = of(&[event(10, Issue, 0, 8), event(20, Complete, 0, 96), event(25, Complete, 0, 0)]);
+        assert_eq!((found.completed.count(), left), (0, 1));
     }
 
     /// A driver without room gives the request back; its latency begins with the issue that counted.

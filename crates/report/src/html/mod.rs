@@ -17,7 +17,7 @@ use std::fmt::Write;
 
 use measure::Histogram;
 use measure::schema::{Document, Ended, Machine, Provenance};
-use measure::verdict::Verdict;
+use measure::verdict::{Gathered, Verdict};
 
 use crate::believed::Checked;
 use crate::svg::{Axis, Chart, Format, Scale, Series, Shape, escape};
@@ -139,12 +139,9 @@ fn about(provenance: &Provenance) -> String {
     parts.join(" &middot; ")
 }
 
-/// A verdict, and the places that it was given on: jobs, points, phases, sides.
-type Placed = (Verdict, Vec<String>);
-
-/// All verdicts of all documents, worst first; the same verdict on several points or jobs once.
-fn placed(documents: &[NamedDocument]) -> Vec<Placed> {
-    let mut all: Vec<Placed> = Vec::new();
+/// All verdicts of all documents, worst first; the same finding on several points or jobs once.
+fn placed(documents: &[NamedDocument]) -> Vec<Gathered> {
+    let mut all = Vec::new();
     for named in documents {
         let prefix = if documents.len() > 1 { format!("{}: ", named.name) } else { String::new() };
         let mut add = |verdict: &Verdict, place: &str| {
@@ -154,12 +151,7 @@ fn placed(documents: &[NamedDocument]) -> Vec<Placed> {
                 Some((label, rest.to_string()))
             });
             let (place, what) = labelled.unwrap_or_else(|| (place.to_string(), verdict.what.clone()));
-            let place = format!("{prefix}{place}");
-            match all.iter_mut().find(|(known, _)| known.code == verdict.code && known.severity == verdict.severity) {
-                Some((_, places)) if places.contains(&place) => {}
-                Some((_, places)) => places.push(place),
-                None => all.push((Verdict { what, ..verdict.clone() }, vec![place])),
-            }
+            measure::verdict::gather(&mut all, verdict, &what, &format!("{prefix}{place}"));
         };
         match &named.document {
             Document::Run(run) => {
@@ -190,7 +182,7 @@ fn placed(documents: &[NamedDocument]) -> Vec<Placed> {
             }
         }
     }
-    all.sort_by_key(|(verdict, _)| std::cmp::Reverse(verdict.severity));
+    all.sort_by_key(|one: &Gathered| std::cmp::Reverse(one.verdict.severity));
     all
 }
 
@@ -228,19 +220,14 @@ fn verdicts(documents: &[NamedDocument]) -> String {
         };
         out.push_str(said);
     }
-    for (verdict, places) in &all {
-        const SHOWN: usize = 6;
-        let mut at = places[..places.len().min(SHOWN)].join(", ");
-        if places.len() > SHOWN {
-            let _ = write!(at, " and {} more", places.len() - SHOWN);
-        }
+    for gathered in &all {
+        let verdict = &gathered.verdict;
         let _ = write!(
             out,
             "<div class=\"verdict {severity}\"><span class=\"severity\">{severity}</span><span class=\"what\"><span class=\"code\">{}</span> \
-             <b>{}</b> <span class=\"of\">({})</span></span><span class=\"rest\">{} {}</span></div>",
+             {}</span><span class=\"rest\">{} {}</span></div>",
             escape(&verdict.code),
-            unbroken(&verdict.what),
-            escape(&at),
+            findings(gathered),
             unbroken(&verdict.means),
             unbroken(&verdict.advice),
             severity = verdict.severity.name(),
@@ -249,15 +236,35 @@ fn verdicts(documents: &[NamedDocument]) -> String {
     out + &statements(&all, &checked)
 }
 
+/// Each finding with its places.
+fn findings(gathered: &Gathered) -> String {
+    const SHOWN: usize = 6;
+    let at = |places: &[&str]| {
+        let more = places.len().saturating_sub(SHOWN);
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        escape(&(places[..places.len() - more].join(", ") + &rest))
+    };
+    let (told, others) = gathered.told();
+    let one = |(what, places): &(String, Vec<String>)| {
+        let places: Vec<&str> = places.iter().map(String::as_str).collect();
+        format!("<b>{}</b> <span class=\"of\">({})</span>", unbroken(what), at(&places))
+    };
+    let mut all: Vec<String> = told.iter().map(one).collect();
+    if !others.is_empty() {
+        all.push(format!("<span class=\"of\">other figures ({})</span>", at(&others)));
+    }
+    all.join("; ")
+}
+
 /// Every statement that was tried: those that found something, those that could not be checked with the reason, and
 /// those that hold.
-fn statements(all: &[Placed], checked: &Checked) -> String {
+fn statements(all: &[Gathered], checked: &Checked) -> String {
     let chip =
         |class: &str, code: &str| format!("<li class=\"{class}\"><span class=\"code\">{}</span></li>", escape(code));
     let codes = |class: &str, codes: &[&str]| codes.iter().map(|code| chip(class, code)).collect::<String>();
     // Worst first, so that the severity of a code is that of its first verdict.
     let mut found: Vec<&Verdict> = Vec::new();
-    for (verdict, _) in all {
+    for Gathered { verdict, .. } in all {
         if found.iter().all(|known| known.code != verdict.code) {
             found.push(verdict);
         }

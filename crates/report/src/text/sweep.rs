@@ -535,36 +535,23 @@ fn summary(sweep: &SweepResult, curves: &[Curve], style: Style) -> String {
     table.render(style, 0) + &style.paint(Tone::Soft, &wrap(&note, style.width, 0)) + "\n\n"
 }
 
-/// Verdicts of the points, each code once with the depths it concerns.
+/// Verdicts of the points, each finding with the depths it concerns.
 fn of_points(sweep: &SweepResult) -> Vec<Verdict> {
-    let mut seen: Vec<(Verdict, Vec<String>)> = Vec::new();
+    let mut seen = Vec::new();
     let many = sweep.curves.len() > 1;
     for curve in &sweep.curves {
         for point in &curve.points {
             for verdict in point.job.verdicts.iter().filter(|verdict| verdict.code != "interval-too-short") {
                 let x = axis_value(axis_name(sweep), point.x);
                 let at = if many { format!("{} {x}", curve.label) } else { x };
-                match seen.iter_mut().find(|(known, _)| known.code == verdict.code) {
-                    Some((known, depths)) => {
-                        known.severity = known.severity.max(verdict.severity);
-                        depths.push(at);
-                    }
-                    None => seen.push((verdict.clone(), vec![at])),
-                }
+                measure::verdict::gather(&mut seen, verdict, &verdict.what, &at);
             }
         }
     }
     let all: usize = sweep.curves.iter().map(|curve| curve.points.len()).sum();
-    let located = |(mut verdict, depths): (Verdict, Vec<String>)| {
-        // The figures are those of the first of them.
-        let place = match depths.as_slice() {
-            depths if depths.len() == all => "all points".to_string(),
-            [only] => format!("at {only}"),
-            [first, rest @ ..] => format!("at {first}; also {}", rest.join(", ")),
-            [] => String::new(),
-        };
-        verdict.what = format!("{} ({place})", verdict.what);
-        verdict
+    let located = |depths: &[String]| match depths.len() {
+        count if count == all => " (all points)".to_string(),
+        _ => format!(" (at {})", depths.join(", ")),
     };
-    seen.into_iter().map(located).collect()
+    seen.into_iter().map(|one| one.joined(located)).collect()
 }
