@@ -333,21 +333,22 @@ fn a_full_file_system_is_said_to_be_full_and_left_as_it_was() {
         return;
     }
     let _unmount = Finally(format!("umount {mount_point}"));
-    for (read, write) in [(true, false), (false, true)] {
-        let mut job = job(&scratch, read, write, 4 * MIB);
-        job.files.directories = vec![mount_point.clone()];
-        let plan = Plan { jobs: vec![job.clone()], ..Plan::default() };
-        let early = preflight(&plan).unwrap_err();
-        assert!(early.to_string().contains("4194304 bytes, 1048576 are free"), "{early}");
-        let late = prepare(&job, 0).unwrap_err();
+    let plan = |job: &Job| Plan { jobs: vec![job.clone()], ..Plan::default() };
+    let mut reads = job(&scratch, true, false, 4 * MIB);
+    reads.files.directories = vec![mount_point.clone()];
+    let early = preflight(&plan(&reads)).unwrap_err();
+    assert!(early.to_string().contains("4194304 bytes, 1048576 are free"), "{early}");
+    for fallocate in [reads.files.fallocate, Fallocate::None] {
+        reads.files.fallocate = fallocate;
+        let late = prepare(&reads, 0).unwrap_err();
         assert_eq!(late.errno(), libc::ENOSPC, "{late}");
         assert_eq!(fs::read_dir(&mount_point).unwrap().count(), 0, "nothing is left behind");
-        job.files.fallocate = Fallocate::None;
-        if read {
-            assert_eq!(prepare(&job, 0).unwrap_err().errno(), libc::ENOSPC);
-            assert_eq!(fs::read_dir(&mount_point).unwrap().count(), 0);
-        }
     }
+    // Nobody knows how far a job that writes its own data comes: the job meets the end of the space itself.
+    let mut writes = job(&scratch, false, true, 4 * MIB);
+    writes.files.directories = vec![mount_point];
+    preflight(&plan(&writes)).unwrap();
+    prepare(&writes, 0).unwrap();
 }
 
 #[test]
