@@ -95,11 +95,11 @@ pub(crate) fn starts(points: &[&Point]) -> Vec<Start> {
 /// A smaller surplus, as a part of what the ramp usually gives, moves no plateau by more than its least error.
 const LEAST_SURPLUS: f64 = 0.005;
 /// Visits on which the evidence has to rest at least.
-const FEWEST_VISITS: usize = 5;
-/// The probability of a false burst in a sweep.
+const FEWEST_VISITS: usize = 3;
+/// The probability of a false burst in a sweep: each range of depths and each test has its part (Bonferroni).
 const FALSE_SURPLUS: f64 = 0.001;
-/// The probability of a false burst at the rates of an open loop: one or two rates show the limit by a few visits, and
-/// a false burst takes the word only from rates that gave more than the limit.
+/// The probability of a false burst at a range of rates of an open loop: one or two rates show the limit by a few
+/// visits, and a false burst takes the word only from rates that gave more than the limit.
 const FALSE_SURPLUS_OF_A_RATE: f64 = 0.05;
 /// A visit with this part of the usual surplus was drained before its second half.
 const DRAINED: f64 = 0.5;
@@ -128,7 +128,9 @@ pub(crate) struct Bucket {
 impl Bucket {
     /// The burst; None where no depth surely gives more at first than later.
     pub fn of(starts: &[Start]) -> Option<Bucket> {
-        Bucket::unless_false(starts, FALSE_SURPLUS)
+        let depths = starts.iter().map(|start| start.depth).collect::<BTreeSet<_>>().len();
+        let ranges = depths * (depths + 1) / 2;
+        Bucket::unless_false(starts, FALSE_SURPLUS / (2 * ranges.max(1)) as f64)
     }
 
     /// The burst of an open loop's visits, at rates that the storage surely does not keep up with.
@@ -191,18 +193,16 @@ impl Bucket {
 ///
 /// A visit's ramp and the end of its measured part are two samples of the same storage. Without a bucket, neither of the
 /// two is more likely to be the faster one, however the noise is distributed and however long it lasts: their difference
-/// is symmetric. So the sign test holds exactly, and Student's t is conservative (Benjamini, 1983); each range of depths
-/// has its part of the claimed probability (Bonferroni).
+/// is symmetric. So the sign test holds exactly, and Student's t is conservative (Benjamini, 1983). `false_surplus` is
+/// the probability of an error of one test at one range.
 fn drained_range(starts: &[Start], depths: &BTreeSet<usize>, false_surplus: f64) -> Option<Vec<Start>> {
     let depths: Vec<usize> = depths.iter().copied().collect();
-    let ranges = depths.len() * (depths.len() + 1) / 2;
-    let least = false_surplus / (2 * ranges.max(1)) as f64;
     let range = |from: usize, to: usize| starts.iter().filter(move |start| (from..=to).contains(&start.depth));
     let all = depths.iter().enumerate().flat_map(|(index, &from)| depths[index..].iter().map(move |&to| (from, to)));
     let sure = all.filter_map(|(from, to)| {
         let excess: Vec<f64> = range(from, to).map(|start| start.excess - LEAST_SURPLUS).collect();
         let chance = by_sign(&excess).min(by_mean(&excess));
-        (excess.len() >= FEWEST_VISITS && chance <= least).then_some((chance, from, to))
+        (excess.len() >= FEWEST_VISITS && chance <= false_surplus).then_some((chance, from, to))
     });
     let (_, from, to) = sure.min_by(|a, b| a.0.total_cmp(&b.0))?;
     Some(range(from, to).copied().collect())

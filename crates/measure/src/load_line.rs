@@ -132,10 +132,10 @@ fn line_of(seen: &Seen) -> LoadLine {
     // Nothing tells which of the states that the visits saw is the storage: the interval holds a typical visit.
     let typical = if scatter.is_some() { TYPICAL * effects.error } else { 0.0 };
     let low = (low + slowest).min(measured.pooled - typical);
-    let high = (high + fastest).max(measured.pooled + typical);
+    let high = (high + fastest).max(measured.pooled + typical).min(seen.most(&levels, &effects).max(measured.pooled));
     let plateau_iops = Estimate { mean: measured.pooled.exp(), low: low.exp(), high: high.exp() };
 
-    let rise = quantile(drawn.iter().map(|(shape, _)| shape.last_doubling), 0.05);
+    let rise = quantile(drawn.iter().map(|(shape, _)| shape.last_doubling), 0.01);
     let still_rising = measured.last_doubling > RISING_A_DOUBLING && rise > 0.0;
     let line = (
         quantile(drawn.iter().map(|(shape, _)| shape.load_line.0), 0.025),
@@ -145,6 +145,10 @@ fn line_of(seen: &Seen) -> LoadLine {
     if scatter.is_some() {
         let least = quantile(drawn.iter().map(|(shape, _)| shape.pooled), 0.025) + LOAD_LINE_FRACTION.ln();
         line.0 = seen.surely_below(&levels, least).map_or(seen.x[0], |below| line.0.min(below));
+    }
+    let pooled = quantile(drawn.iter().map(|(shape, _)| shape.pooled), 0.025);
+    if let Some((collapsed, _)) = seen.collapsed(&levels, &effects, pooled + LOAD_LINE_FRACTION.ln()) {
+        line.1 = line.1.min(seen.x[collapsed - 1]);
     }
     let load_line = seen.estimate(measured.load_line, line);
     let deepest = seen.x[seen.x.len() - 1];
@@ -158,10 +162,18 @@ fn line_of(seen: &Seen) -> LoadLine {
         let interval = (quantile(falls().map(|fall| fall.0), 0.025), quantile(falls().map(|fall| fall.1), 0.975));
         often.then(|| seen.estimate(bounds, interval))
     });
+    // Scattered visits name the depth that surely collapsed, whatever the law of their errors.
+    let fallen = seen.collapsed(&levels, &effects, pooled + OVERLOAD_FRACTION.ln());
+    let fallen = fallen.filter(|_| scatter.is_some()).map(|(first, depth)| {
+        let least = overload.map_or(seen.x[first - 1], |overload| overload.low.min(seen.x[first - 1]));
+        let low = least.max(load_line.low) * JUST_BEYOND;
+        seen.estimate((low, seen.x[depth]), (low, seen.x[depth]))
+    });
+    let overload = if scatter.is_some() { fallen } else { overload };
     LoadLine {
         plateau_iops,
         load_line: Some(load_line).filter(|_| unnamed.is_none()),
-        overload: overload.filter(|_| unnamed.is_none() && scatter.is_none()),
+        overload: overload.filter(|_| unnamed.is_none()),
         still_rising,
         scatter: scatter.filter(|_| unnamed.is_none()),
         burst: None,
@@ -394,6 +406,33 @@ impl Seen {
         };
         // The line lies beyond that depth, so the next whole depth is the first that may be it.
         (0..top).rev().find(is_below).map(|depth| self.x[depth] * JUST_BEYOND)
+    }
+
+    /// The highest level (a logarithm) that the visits support: the fastest of them, or that of a depth and its
+    /// error. The top may lie between two depths, and above both by the tolerance of the load line.
+    fn most(&self, levels: &Levels, effects: &Effects) -> f64 {
+        let t = t_quantile(0.975, effects.freedom);
+        let depths = levels.ln_y.iter().zip(&levels.errors);
+        let sure = depths.zip(&levels.confirmed).filter(|(_, confirmed)| **confirmed);
+        let of_depths = sure.map(|((level, error), _)| level + t * error);
+        of_depths.chain(self.looks.iter().map(|look| look.ln)).fold(f64::MIN, f64::max) - LOAD_LINE_FRACTION.ln()
+    }
+
+    /// The first depth beyond the top from which on all surely lie below `level` (a
+    /// logarithm), by their errors and by the fastest visit to each of them; and the first of those that were.
+    fn collapsed(&self, levels: &Levels, effects: &Effects, level: f64) -> Option<(usize, usize)> {
+        let t = t_quantile(1.0 - WRONGLY_BELOW, effects.freedom);
+        let confirmed = |depth: &usize| levels.confirmed[*depth];
+        let top = (0..self.x.len()).filter(confirmed).max_by(|&a, &b| levels.ln_y[a].total_cmp(&levels.ln_y[b]))?;
+        let fastest = |depth: usize| {
+            let of = self.looks.iter().filter(|look| look.depth == depth && look.round > 0);
+            of.map(|look| look.ln).fold(f64::MIN, f64::max)
+        };
+        let is_below = |&depth: &usize| levels.ln_y[depth] + t * levels.errors[depth] < level && fastest(depth) < level;
+        let surely = (top + 1..self.x.len()).rev().filter(confirmed).take_while(is_below).last()?;
+        let seen_once = |depth: &usize| !levels.confirmed[*depth] && is_below(depth);
+        let first = (top + 1..surely).rev().take_while(seen_once).last().unwrap_or(surely);
+        Some((first, surely))
     }
 
     /// The mean of all visits to each depth.
