@@ -213,7 +213,7 @@ pub fn comparison() -> ComparisonResult {
             )
         })
         .collect();
-    let effects = effect::paired(&runs);
+    let effects = effect::paired(&runs, 1);
     ComparisonResult {
         provenance: provenance(&["plimsoll", "compare", "job.fio", "--engine", "libaio,io_uring"]),
         sides: ("libaio".into(), "io_uring".into()),
