@@ -501,9 +501,8 @@ mod tests {
         assert_eq!(noisy.len(), 6);
     }
 
-    /// A comparison that ends when its interval is narrow looks at its own result. Returns the claims of a difference by
-    /// its own rule, of `trials` comparisons of sides whose true ratio is `ratio`, with noise that remembers `memory` of
-    /// itself.
+    /// The claims of a difference by the rule of [`pairs`], which ends when an interval is narrow: of `trials`
+    /// comparisons of sides whose true ratio is `ratio`, with noise that remembers `memory` of itself.
     fn claims(trials: u64, ratio: f64, spread: f64, memory: f64) -> usize {
         let repeats = Repeats::default();
         let claim = |seed: u64| {

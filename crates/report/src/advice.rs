@@ -87,7 +87,7 @@ fn at_line(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> Stri
 /// The names of the curves whose plateaus the sweep cannot tell from the highest; one name, or none, without rivals.
 fn rivals(curves: &[Curve]) -> Vec<&str> {
     let named = || {
-        let known = |curve: &Curve| Some(curve.line.as_ref().filter(|line| !line.still_rising)?.plateau()?);
+        let known = |curve: &Curve| curve.line.as_ref().filter(|line| !line.still_rising)?.plateau();
         curves.iter().filter_map(move |curve| Some((curve.label.as_str(), known(curve)?)))
     };
     let Some((_, highest)) = named().max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean)) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! The same verdict on several things: each finding keeps its own figures.
+//! Verdicts that several things share, so that each finding keeps its own figures.
 
 use super::Verdict;
 
