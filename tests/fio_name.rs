@@ -299,8 +299,8 @@ fn the_last_sync_is_part_of_the_time() {
     }
 }
 
-/// The lines of a text report with every number as `N`. Units follow the speed of the machine, and so does the length of
-/// each table of percentiles and of latencies: the tables are a line each. Lines that only a program's own source
+/// The lines of a text report with every number as `N`. Units follow the speed of the machine, and so does the length
+/// of each table of percentiles and of latencies: the tables are a line each. Lines that only a program's own source
 /// explains are left out.
 fn shape(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -392,6 +392,33 @@ fn the_text_report_has_the_shape_of_fios() {
     // Under the program's own name the report is its own.
     let own = succeed(place, &[&["run", "--name=own", "--rw=read"], &file[..]].concat());
     assert!(!stdout(&own).contains("Run status group"), "{}", stdout(&own));
+}
+
+/// `--warnings-fatal` ends a run where fio has a warning, and not for what Plimsoll alone says.
+#[test]
+fn warnings_are_fatal_where_fio_warns() {
+    let directory = directory();
+    let job = ["--warnings-fatal", "--name=j", "--size=64k"];
+    for (more, status) in [
+        (&["--ioengine=null", "--rw=read", "--time_based"][..], 1),
+        (&["--rw=randwrite", "--verify=md5", "--norandommap", "--bsrange=4k-8k"], 1),
+        (&["--filename=a", "--rw=write", "--verify=md5", "--numjobs=2"], 1),
+        (&["--rw=read", "--iodepth=32"], 0),
+        (&["--rw=read", "--ioengine=libaio", "--iodepth=8"], 0),
+        (&["--ioengine=null", "--rw=read", "--bs=4KiB"], 0),
+        (&["--ioengine=null", "--rw=read", "--runtime=10min"], 0),
+        (&["--ioengine=null", "--rw=read", "--rwmixread=70"], 0),
+    ] {
+        let words = [&job[..], more].concat();
+        let output = fio(directory.path(), &words);
+        assert_eq!(output.status.code(), Some(status), "{more:?}: {}", stderr(&output));
+        if has_program("fio") {
+            let theirs = Command::new("fio").current_dir(directory.path()).args(&words).output().unwrap();
+            assert_eq!(theirs.status.code(), Some(status), "{more:?}, fio");
+        }
+    }
+    let own = run(directory.path(), &[&["run"], &job[..], &["--rw=read", "--iodepth=32"]].concat());
+    assert_eq!(own.status.code(), Some(2), "under the program's own name, every warning");
 }
 
 /// A script finds the same figures in the text as in JSON.

@@ -357,8 +357,8 @@ fn amount(bytes: f64, units: ByteUnits) -> String {
     number(bytes, DIGITS, f64::from(units.kb_base), "B")
 }
 
-/// A whole number with at most so many digits, as fio shortens it: the least prefix for which its whole part fits, and
-/// the decimals that there is room for beside the point.
+/// A value in at most `digits` digits: the least prefix for which the part before the point
+/// fits, and the decimals that there is room for; none without a prefix.
 fn number(value: f64, digits: usize, base: f64, unit: &str) -> String {
     const PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
     const BINARY: [&str; 6] = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
