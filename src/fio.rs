@@ -4,6 +4,10 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use clap::{ArgMatches, Command};
+use job::job::{Job, Plan};
+use measure::Direction;
+use measure::figures::ByteUnits;
+use report::{fio_json, fio_text};
 
 use crate::command_line::{Arguments, Subcommand};
 use crate::exit::{self, Exit};
@@ -38,4 +42,41 @@ fn run(_matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
         }
         outcome => outcome,
     }
+}
+
+/// The lines that fio writes before a run: each job's pattern, blocks and engine; the version; the number of processes.
+pub fn opening(plan: &Plan) -> String {
+    let mut text = String::new();
+    for (job, group) in plan.jobs.iter().zip(plan.groups()) {
+        text += &opening_of(job, group);
+        if job.process.clones > 1 {
+            text += "...\n";
+        }
+    }
+    let count = |thread: bool, one: &str, several: &str| {
+        let jobs = plan.jobs.iter().filter(|job| job.process.thread == thread);
+        match jobs.map(|job| job.process.clones.max(1)).sum::<u32>() {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            many => Some(format!("{many} {several}")),
+        }
+    };
+    let counts = [count(true, "thread", "threads"), count(false, "process", "processes")];
+    let counts: Vec<String> = counts.into_iter().flatten().collect();
+    let version = fio_json::version_of(env!("CARGO_PKG_VERSION"));
+    text + &format!("{version}\nStarting {}\n", counts.join(" and "))
+}
+
+fn opening_of(job: &Job, group: u32) -> String {
+    let units = ByteUnits { kb_base: job.reporting.kb_base, unit_base: job.reporting.unit_base };
+    let size = |bytes: u64| fio_text::block_size(bytes, units);
+    let names = if job.blocks.is_seq_rand { ["SEQ", "RAND", ""] } else { ["R", "W", "T"] };
+    let named = Direction::ALL.into_iter().zip(names).filter(|(_, name)| !name.is_empty());
+    let sizes = named.map(|(direction, name)| {
+        let (least, most) = job.blocks.range[direction];
+        format!("({name}) {}-{}", size(least), size(most))
+    });
+    let sizes: Vec<String> = sizes.collect();
+    let (name, rw, engine, depth) = (&job.name, job.rw.name(), &job.engine, job.queue.depth);
+    format!("{name}: (g={group}): rw={rw}, bs={}, ioengine={engine}, iodepth={depth}\n", sizes.join(", "))
 }

@@ -382,6 +382,9 @@ impl<'a> Reports<'a> {
         if run.print_seeds {
             notes += &seeds(plan);
         }
+        if for_people && run.reads_as_fio {
+            notes += &crate::fio::opening(plan);
+        }
         Reports { run, notes, text: String::new(), outcome: Ok(()) }
     }
 
@@ -413,6 +416,7 @@ impl<'a> Reports<'a> {
 fn render(run: &RunOptions, result: &RunResult) -> String {
     let formats = &run.formats;
     let one = |format: &Format| match format {
+        Format::Normal if run.reads_as_fio => report::fio_text::render(result, std::process::id()),
         Format::Normal => report::text::run(result, output::style()),
         Format::Json => report::fio_json::render(result, false),
         Format::JsonPlus => report::fio_json::render(result, true),

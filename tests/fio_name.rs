@@ -72,7 +72,8 @@ fn reports_come_in_fios_order() {
         let text = stdout(output);
         let first = text.chars().next().unwrap();
         let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what:?} in {text}"));
-        (first, at("3;fio-3.") < at("{\n"), at("{\n") < at("j  randread"))
+        let normal = if text.contains("Run status group") { "j: (groupid=0" } else { "j  randread" };
+        (first, at("3;fio-3.") < at("{\n"), at("{\n") < at(normal))
     };
     let arguments = [&NULL[..], &["--output-format=normal,json,terse"]].concat();
     assert_eq!(order(&fio(directory.path(), &arguments)), ('3', true, true));
@@ -296,4 +297,148 @@ fn the_last_sync_is_part_of_the_time() {
             assert!(runtime >= least_ms, "{program} {more:?}: {runtime} ms");
         }
     }
+}
+
+/// The lines of a text report with every number as `N`. Units follow the speed of the machine, and so does the length
+/// of each table of percentiles and of latencies: the tables are a line each. Lines that only a program's own source
+/// explains are left out.
+fn shape(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        if ["note: ", "fio: "].iter().any(|own| line.starts_with(own)) || line.contains("Laying out IO file") {
+            continue;
+        }
+        let line = match line.split_once(" (file:") {
+            Some((head, tail)) => format!("{head} (error={}", tail.split_once("error=").unwrap().1),
+            None => line.to_owned(),
+        };
+        let line = line.split(": pid=").next().unwrap();
+        let masked = match line {
+            line if line.starts_with("fio-3.") => "fio-3".to_owned(),
+            line if line.starts_with("     |") => "     |".to_owned(),
+            line if line.starts_with("  lat (") => "  lat".to_owned(),
+            line => masked(line),
+        };
+        if lines.last() != Some(&masked) || masked.is_empty() {
+            lines.push(masked);
+        }
+    }
+    lines
+}
+
+/// A line with numbers, their prefixes and the blanks before them as `N`, and units of time as `T`.
+fn masked(line: &str) -> String {
+    let mut masked = String::new();
+    for character in line.chars() {
+        match character {
+            '0'..='9' if masked.ends_with("N.") => masked.truncate(masked.len() - 1),
+            '0'..='9' if masked.ends_with('N') => {}
+            '0'..='9' => {
+                let blanks = masked.len() - masked.trim_end().len();
+                let is_padded = masked.trim_end().ends_with(['=', '[']);
+                masked.truncate(masked.len() - if is_padded { blanks } else { 0 });
+                masked.push('N');
+            }
+            'k' | 'K' | 'M' | 'G' if masked.ends_with('N') => masked.push('~'),
+            'i' if masked.ends_with("N~") => {}
+            _ => masked.push(character),
+        }
+    }
+    let masked = masked.replace('~', "").replace("(  KiB", "(  MiB");
+    ["nsec", "usec", "msec"].iter().fold(masked, |line, unit| line.replace(&format!("({unit})"), "(T)"))
+}
+
+/// The text report has fio's lines, in fio's order, for the jobs that scripts run.
+#[test]
+fn the_text_report_has_the_shape_of_fios() {
+    let directory = directory();
+    let place = directory.path();
+    std::fs::write(place.join("data"), vec![7; 1 << 20]).unwrap();
+    let file = ["--filename=data", "--size=1m"];
+    let samples = ["--ioengine=null", "--size=1g", "--time_based", "--runtime=2", "--rate_iops=1000"];
+    let next = ["--rw=read", "--name=next", "--stonewall", "--rw=trim"];
+    let next = [&next[..], &samples].concat();
+    for (name, shared, more) in [
+        ("read", &file[..], &["--rw=read", "--bs=64k"][..]),
+        ("write", &file, &["--rw=randwrite"]),
+        ("mixed", &file, &["--rw=randrw"]),
+        ("synced", &file, &["--rw=write", "--fsync=8", "--description=a text"]),
+        ("group", &file, &["--rw=randread", "--numjobs=2", "--group_reporting"]),
+        ("clones", &file, &["--rw=randread", "--numjobs=2", "--thread"]),
+        ("deep", &file, &["--rw=randread", "--ioengine=libaio", "--iodepth=32"]),
+        ("ring", &file, &["--rw=randread", "--ioengine=io_uring", "--iodepth=32"]),
+        ("tables", &file, &["--rw=read", "--lat_percentiles=1", "--percentile_list=50:99"]),
+        ("bare", &file, &["--rw=read", "--clat_percentiles=0", "--disable_lat=1"]),
+        ("unified", &file, &["--rw=rw", "--unified_rw_reporting=mixed"]),
+        ("bits", &file, &["--rw=read", "--unit_base=1", "--kb_base=1000"]),
+        ("range", &file, &["--rw=read", "--bsrange=4k-16k"]),
+        ("rate", &samples, &["--rw=read"]),
+        ("two", &samples, &next),
+        ("ignored", &["--filename=/dev/full"], &["--rw=write", "--size=64k", "--ignore_error=,ENOSPC"]),
+        ("failed", &["--filename=/dev/full"], &["--rw=write", "--size=64k"]),
+    ] {
+        let called = format!("--name={name}");
+        let words = [&[called.as_str()], shared, more].concat();
+        let ours = fio(place, &words);
+        let text = stdout(&ours);
+        assert!(text.contains("\nRun status group 0 (all jobs):\n"), "{name}: {text}{}", stderr(&ours));
+        if has_program("fio") {
+            let theirs = Command::new("fio").current_dir(place).args(&words).output().expect("fio starts");
+            let fios = stdout(&theirs);
+            assert_eq!(shape(&text), shape(&fios), "{name}\n{text}\n{fios}");
+            assert_eq!(ours.status.code(), theirs.status.code(), "{name}");
+        }
+    }
+    // Under the program's own name the report is its own.
+    let own = succeed(place, &[&["run", "--name=own", "--rw=read"], &file[..]].concat());
+    assert!(!stdout(&own).contains("Run status group"), "{}", stdout(&own));
+}
+
+/// `--warnings-fatal` ends a run where fio has a warning, and not for what Plimsoll alone says.
+#[test]
+fn warnings_are_fatal_where_fio_warns() {
+    let directory = directory();
+    let job = ["--warnings-fatal", "--name=j", "--size=64k"];
+    for (more, status) in [
+        (&["--ioengine=null", "--rw=read", "--time_based"][..], 1),
+        (&["--rw=randwrite", "--verify=md5", "--norandommap", "--bsrange=4k-8k"], 1),
+        (&["--filename=a", "--rw=write", "--verify=md5", "--numjobs=2"], 1),
+        (&["--rw=read", "--iodepth=32"], 0),
+        (&["--rw=read", "--ioengine=libaio", "--iodepth=8"], 0),
+        (&["--ioengine=null", "--rw=read", "--bs=4KiB"], 0),
+        (&["--ioengine=null", "--rw=read", "--runtime=10min"], 0),
+        (&["--ioengine=null", "--rw=read", "--rwmixread=70"], 0),
+    ] {
+        let words = [&job[..], more].concat();
+        let output = fio(directory.path(), &words);
+        assert_eq!(output.status.code(), Some(status), "{more:?}: {}", stderr(&output));
+        if has_program("fio") {
+            let theirs = Command::new("fio").current_dir(directory.path()).args(&words).output().unwrap();
+            assert_eq!(theirs.status.code(), Some(status), "{more:?}, fio");
+        }
+    }
+    let own = run(directory.path(), &[&["run"], &job[..], &["--rw=read", "--iodepth=32"]].concat());
+    assert_eq!(own.status.code(), Some(2), "under the program's own name, every warning");
+}
+
+/// A script finds the same figures in the text as in JSON.
+#[test]
+fn the_text_report_has_the_figures_of_json() {
+    let directory = directory();
+    let job = ["--name=j", "--ioengine=null", "--size=64m", "--rw=randread", "--bs=64k", "--output-format=normal,json"];
+    let text = stdout(&fio(directory.path(), &job));
+    let start = text.find("{\n").unwrap();
+    let end = text[start..].find("\n}\n").unwrap() + start + 3;
+    let json: serde_json::Value = serde_json::from_str(&text[start..end]).unwrap();
+    let read = &json["jobs"][0]["read"];
+    let clat = &read["clat_ns"];
+    assert!(text.contains("issued rwts: total=1024,0,0,0 short=0,0,0,0 dropped=0,0,0,0"), "{text}");
+    assert!(text.contains(&format!("(64.0MiB/{}msec)", read["runtime"])), "{text}");
+    let moments = format!("avg={:5.2}, stdev={:5.2}", clat["mean"].as_f64().unwrap(), clat["stddev"].as_f64().unwrap());
+    let in_us = format!(
+        "avg={:5.2}, stdev={:5.2}",
+        clat["mean"].as_f64().unwrap() / 1e3,
+        clat["stddev"].as_f64().unwrap() / 1e3
+    );
+    assert!(text.contains(&moments) || text.contains(&in_us), "{text}");
 }

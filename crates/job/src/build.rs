@@ -29,7 +29,7 @@ use working_set::Dedupe;
 pub struct Imposed {
     /// Refuse jobs that write (`--readonly`).
     pub read_only: bool,
-    /// Treat warnings as errors (`--warnings-fatal`).
+    /// Treat warnings as errors (`--warnings-fatal`); where the text is read as fio reads it, those that fio has too.
     pub warnings_fatal: bool,
     /// Sections to run; all if empty.
     pub sections: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Imposed {
     pub saves_state: bool,
     /// Directory of the files with verify states.
     pub state_directory: Option<PathBuf>,
-    /// True if the text after a number is ignored where fio ignores it.
+    /// True if the text is read as fio reads it: what follows a number is ignored where fio ignores it.
     pub lenient: bool,
     /// True if a plan may have no job: fio reads options alone with `--parse-only`.
     pub may_lack_jobs: bool,
@@ -473,10 +473,7 @@ impl Draft {
     fn time(&mut self) -> Result<(), Error> {
         if self.job.time.time_based && self.job.time.runtime_ns.is_none() {
             self.job.time.time_based = false;
-            self.warn_at(
-                "time_based",
-                "time_based has no effect without runtime: the job ends when its size is transferred; add runtime=60s",
-            );
+            self.warn_at("time_based", lint::NO_RUNTIME);
         }
         if self.job.time.ramp_bytes > 0 && self.job.time.ramp_ns > 0 {
             return self.fail(
@@ -843,7 +840,8 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
     if plan.jobs.is_empty() && !imposed.may_lack_jobs {
         return Err(no_jobs(command_line, files, imposed));
     }
-    match plan.warnings.first() {
+    let is_fatal = |warning: &&String| !imposed.lenient || lint::is_fatal_in_fio(warning);
+    match plan.warnings.iter().find(is_fatal) {
         Some(warning) if imposed.warnings_fatal => {
             Err(Error::new(&Place::CommandLine, format!("--warnings-fatal: {warning}")))
         }

@@ -25,6 +25,18 @@ pub struct Plan {
     pub warnings: Vec<String>,
 }
 
+impl Plan {
+    /// The number of each job's reporting group, as fio counts groups.
+    pub fn groups(&self) -> Vec<u32> {
+        let mut group = 0;
+        let mut number = |(index, job): (usize, &Job)| {
+            group += u32::from(index > 0 && (job.time.stonewall || job.time.new_group));
+            group
+        };
+        self.jobs.iter().enumerate().map(&mut number).collect()
+    }
+}
+
 /// One job section, with all its options.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -86,6 +98,21 @@ pub struct Rw {
     pub sequential_stride: i64,
     /// `rw=randread:8`, random: number of ops after which a new random offset is drawn; 1 by default.
     pub ops_per_offset: u32,
+}
+
+impl Rw {
+    /// fio's name of the pattern.
+    pub fn name(&self) -> String {
+        let has = |direction: Direction| self.directions[direction];
+        let base = match (has(Direction::Read), has(Direction::Write), has(Direction::Trim)) {
+            (true, true, _) => "rw",
+            (true, false, _) => "read",
+            (false, true, true) => "trimwrite",
+            (false, true, false) => "write",
+            (false, false, _) => "trim",
+        };
+        if self.random && base != "trimwrite" { format!("rand{base}") } else { base.to_owned() }
+    }
 }
 
 /// Sizes of the blocks, and the alignment of their offsets.

@@ -5,6 +5,18 @@ use crate::engines;
 use crate::job::*;
 use crate::source::Source;
 
+const WRITES_COLLIDE: &str = "clones write to the same blocks: one overwrites what another will verify; add offset_increment, or a file for each";
+const BLOCKS_OVERLAP: &str =
+    "norandommap with blocks of several sizes: blocks overlap, and the job verifies only the last write of each block";
+/// The warning about `time_based` on its own.
+pub(crate) const NO_RUNTIME: &str =
+    "time_based has no effect without runtime: the job ends when its size is transferred; add runtime=60s";
+
+/// True if fio, too, ends with `--warnings-fatal` on a job that this warning is about.
+pub(crate) fn is_fatal_in_fio(warning: &str) -> bool {
+    [WRITES_COLLIDE, BLOCKS_OVERLAP, NO_RUNTIME].iter().any(|text| warning.ends_with(text))
+}
+
 /// Warns about one job, after everything in it is settled.
 pub fn job(draft: &mut Draft) {
     depth(draft);
@@ -206,16 +218,13 @@ fn verification(draft: &mut Draft) {
     let overwrites = job.pattern.no_random_map && job.rw.random && blocks_vary;
     let may_be_late = writes && !reads && verify.enabled && job.time.time_based && verify.backlog == 0;
     if writes && verify.enabled && job.process.clones > 1 && shared && job.extent.offset_increment == Amount::Bytes(0) {
-        draft.warn_at("verify", "clones write to the same blocks: one overwrites what another will verify; add offset_increment, or a file for each");
+        draft.warn_at("verify", WRITES_COLLIDE);
     }
     if may_be_late {
         draft.warn_at("verify", "the job verifies a pass over its files only if it has written all of them before runtime is over (time_based); add verify_backlog, or remove time_based");
     }
     if overwrites {
-        draft.warn_at(
-            "norandommap",
-            "norandommap with blocks of several sizes: blocks overlap, and the job verifies only the last write of each block",
-        );
+        draft.warn_at("norandommap", BLOCKS_OVERLAP);
     }
 }
 

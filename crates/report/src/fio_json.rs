@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use measure::schema::{
-    DirectionResult, DiskUtil, Disturbances, HostsResult, Interval, JobResult, LatencyTarget, PriorityLatency,
-    Provenance, RunResult, SteadyState, Unified,
+    DirectionResult, DiskUtil, Disturbances, HostsResult, JobResult, PriorityLatency, RunResult, SteadyState, Unified,
 };
-use measure::{Direction, Histogram, stats};
+use measure::{Direction, Histogram};
+
+use crate::fio_figures::{self as figures, Figures, error_number, mixed};
 
 /// The version whose schema this is: readers tell by it that latencies are in nanoseconds. The program's own version
 /// follows, as a distribution's would.
@@ -41,10 +42,8 @@ pub fn version_of(version: &str) -> String {
 
 /// The run in fio's JSON schema, newline-terminated; with `plus`, the bins of `json+`.
 pub fn render(run: &RunResult, plus: bool) -> String {
-    let Provenance { version, started_unix_ms, .. } = &run.provenance;
-    // fio stamps the moment of the document: the end of the run, or of a status within it.
-    let longest_ms = run.jobs.iter().map(|job| job.elapsed_ns / 1_000_000).max().unwrap_or(0);
-    let now_ms = run.taken_unix_ms.unwrap_or(started_unix_ms + longest_ms);
+    let version = &run.provenance.version;
+    let now_ms = figures::taken_unix_ms(run);
     let mut top = object([
         ("fio version", Text(version_of(version))),
         ("timestamp", Integer(now_ms / 1000)),
@@ -128,14 +127,11 @@ fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {
     }
 
     let clones = u64::from(job.clones.max(1));
-    let cpu_percent = |used_ns: u64| {
-        let available = job.runtime_ns as f64 * clones as f64;
-        if available > 0.0 { 100.0 * used_ns as f64 / available } else { 0.0 }
-    };
+    let (user, system) = figures::cpu_percent(job);
     out.extend(object([
         ("job_runtime", Integer(job.runtime_ns / 1_000_000 * clones)),
-        ("usr_cpu", Float(cpu_percent(job.cpu.user_ns))),
-        ("sys_cpu", Float(cpu_percent(job.cpu.system_ns))),
+        ("usr_cpu", Float(user)),
+        ("sys_cpu", Float(system)),
         ("ctx", Integer(job.cpu.context_switches)),
         ("majf", Integer(job.cpu.major_faults)),
         ("minf", Integer(job.cpu.minor_faults)),
@@ -155,12 +151,7 @@ fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {
         let counts = counts.into_iter().map(|(name, _, count)| (name.into(), Integer(count))).collect();
         out.push(("disturbances".into(), Object(counts)));
     }
-    let target = job.latency_target.unwrap_or(LatencyTarget {
-        depth: job.facts.iodepth,
-        target_ns: 0,
-        window_ns: 0,
-        percentile: 100.0,
-    });
+    let target = figures::latency_target(job);
     out.extend(object([
         ("latency_depth", Integer(target.depth.into())),
         ("latency_target", Integer(target.target_ns)), // fio has nanoseconds here, and microseconds in the window
@@ -184,18 +175,6 @@ fn elapsed_s(job: &JobResult, run: &RunResult) -> u64 {
     }
 }
 
-/// All directions of a job as one.
-pub(crate) fn mixed(job: &JobResult) -> DirectionResult {
-    let mut mixed = DirectionResult::default();
-    job.directions.iter().for_each(|(_, result)| mixed.merge(result));
-    mixed
-}
-
-/// The error of the job; without one, as in fio, that of the first failed op that the job tolerated.
-pub(crate) fn error_number(job: &JobResult) -> u32 {
-    job.error.as_ref().map(|error| error.errno).or(job.first_error).map_or(0, i32::unsigned_abs)
-}
-
 /// `read`, `write`, `trim` or `mixed`.
 fn directed(
     job: &JobResult,
@@ -204,18 +183,16 @@ fn directed(
     run: &RunResult,
     plus: bool,
 ) -> Vec<(String, Json)> {
-    let seconds = result.runtime_ns as f64 / 1e9;
-    let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+    let figures = Figures::of(job, result, directions, run);
     let reporting = &job.reporting;
     let listed = |wanted: bool| wanted.then_some(reporting.percentiles.as_slice());
-    let bw_bytes = per_second(result.bytes);
     let mut out = object([
         ("io_bytes", Integer(result.bytes)),
         ("io_kbytes", Integer(result.bytes >> 10)),
-        ("bw_bytes", Integer(bw_bytes as u64)),
-        ("bw", Integer((bw_bytes / 1024.0) as u64)),
-        ("iops", Float(per_second(result.ops))),
-        ("runtime", Integer(milliseconds(result.runtime_ns))),
+        ("bw_bytes", Integer(figures.bytes_per_second as u64)),
+        ("bw", Integer((figures.bytes_per_second / 1024.0) as u64)),
+        ("iops", Float(figures.iops)),
+        ("runtime", Integer(figures.runtime_ms)),
         ("total_ios", Integer(result.ops)),
         ("short_ios", Integer(result.short_ops)),
         ("drop_ios", Integer(result.dropped_ops)),
@@ -223,8 +200,8 @@ fn directed(
         ("clat_ns", Object(latency(&result.clat_ns, listed(reporting.clat_percentiles), plus))),
         ("lat_ns", Object(latency(&result.lat_ns, listed(reporting.lat_percentiles), plus))),
     ]);
-    let seen = || result.priorities.iter().filter(|one| !one.clat_ns.is_empty() || !one.lat_ns.is_empty());
-    if seen().count() >= 2 {
+    let seen = figures::priorities(result);
+    if !seen.is_empty() {
         let wanted = listed(reporting.lat_percentiles || reporting.clat_percentiles);
         let one = |one: &PriorityLatency| {
             let (name, histogram) =
@@ -235,52 +212,23 @@ fn directed(
                 (name, Object(latency(histogram, wanted, plus))),
             ]))
         };
-        out.push(("prios".into(), Array(seen().map(one).collect())));
+        out.push(("prios".into(), Array(seen.into_iter().map(one).collect())));
     }
-    let sum = |interval: &Interval, of: fn(&Interval, Direction) -> u64| -> f64 {
-        directions.iter().map(|&direction| of(interval, direction)).sum::<u64>() as f64 * 1e9
-            / interval.length_ns as f64
-    };
-    let active = result.ops > 0;
-    let bw: Vec<f64> = samples(job, active).map(|interval| sum(interval, |i, d| i.bytes[d]) / 1024.0).collect();
-    let iops: Vec<f64> = samples(job, active).map(|interval| sum(interval, |i, d| i.ops[d])).collect();
-    // fio: the mean of the samples over the whole group's bandwidth.
-    let group: f64 = run
-        .jobs
-        .iter()
-        .filter(|other| other.group == job.group)
-        .flat_map(|other| directions.iter().map(move |&direction| &other.directions[direction]))
-        .filter(|other| other.runtime_ns > 0)
-        .map(|other| other.bytes as f64 * 1e9 / other.runtime_ns as f64 / 1024.0)
-        .sum();
-    let share = if group > 0.0 { (100.0 * stats::mean(&bw) / group).min(100.0) } else { 0.0 };
-    let least = |samples: &[f64]| Integer(samples.iter().copied().reduce(f64::min).unwrap_or(0.0) as u64);
-    let most = |samples: &[f64]| Integer(samples.iter().copied().fold(0.0, f64::max) as u64);
+    let (bw, iops) = (figures.bw, figures.iops_sampled);
     out.extend(object([
-        ("bw_min", least(&bw)),
-        ("bw_max", most(&bw)),
-        ("bw_agg", Float(share)),
-        ("bw_mean", Float(stats::mean(&bw))),
-        ("bw_dev", Float(stats::variance(&bw).sqrt())),
-        ("bw_samples", Integer(bw.len() as u64)),
-        ("iops_min", least(&iops)),
-        ("iops_max", most(&iops)),
-        ("iops_mean", Float(stats::mean(&iops))),
-        ("iops_stddev", Float(stats::variance(&iops).sqrt())),
-        ("iops_samples", Integer(iops.len() as u64)),
+        ("bw_min", Integer(bw.least as u64)),
+        ("bw_max", Integer(bw.most as u64)),
+        ("bw_agg", Float(figures.share_percent)),
+        ("bw_mean", Float(bw.mean)),
+        ("bw_dev", Float(bw.deviation)),
+        ("bw_samples", Integer(bw.count)),
+        ("iops_min", Integer(iops.least as u64)),
+        ("iops_max", Integer(iops.most as u64)),
+        ("iops_mean", Float(iops.mean)),
+        ("iops_stddev", Float(iops.deviation)),
+        ("iops_samples", Integer(iops.count)),
     ]));
     out
-}
-
-/// The intervals whose figures count, if the direction was active: those that are at least half as long as asked.
-pub(crate) fn samples(job: &JobResult, active: bool) -> impl Iterator<Item = &Interval> {
-    let whole = |interval: &&Interval| interval.length_ns > 0 && interval.length_ns * 2 >= job.interval_ns;
-    job.intervals.iter().filter(whole).filter(move |_| active)
-}
-
-/// Rounded, but what ran at all ran for a millisecond.
-fn milliseconds(ns: u64) -> u64 {
-    if ns == 0 { 0 } else { ((ns + 500_000) / 1_000_000).max(1) }
 }
 
 fn latency(histogram: &Histogram, percentiles: Option<&[f64]>, plus: bool) -> Vec<(String, Json)> {

@@ -1,7 +1,7 @@
 //! Results as text, as JSON in fio's schema and as HTML; and results read back.
 //!
 //! ```text
-//! schema ─► text | csv | fio_json | terse | ndjson | bandwidth_log | html (svg)
+//! schema ─► text | csv | fio_json, fio_text (fio_figures) | terse | ndjson | bandwidth_log | html (svg)
 //! file   ─► read_document ─► schema
 //! ```
 //!
@@ -12,7 +12,9 @@ mod advice;
 pub mod bandwidth_log;
 mod believed;
 pub mod csv;
+mod fio_figures;
 pub mod fio_json;
+pub mod fio_text;
 pub mod html;
 mod limits;
 pub mod ndjson;

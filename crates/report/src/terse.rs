@@ -8,7 +8,7 @@ use std::fmt::Write;
 use measure::schema::{DirectionResult, Interval, JobResult, RunResult, Unified};
 use measure::{Direction, Histogram, PerDirection, stats};
 
-use crate::fio_json;
+use crate::{fio_figures, fio_json};
 
 /// The number of percentiles in fio's terse format; fio fills those that it lacks with `0%=0`.
 const PERCENTILES: usize = 20;
@@ -22,7 +22,7 @@ pub fn render(run: &RunResult, version: u8) -> String {
 }
 
 fn line(run: &RunResult, job: &JobResult, version: u8) -> String {
-    let error = fio_json::error_number(job);
+    let error = fio_figures::error_number(job);
     // A semicolon in a name would shift every field after it.
     let name = job.name.replace([';', '\n'], "_");
     let program = if version == 2 { String::new() } else { fio_json::version_of(&run.provenance.version) + ";" };
@@ -36,7 +36,7 @@ fn line(run: &RunResult, job: &JobResult, version: u8) -> String {
     }
     // As in fio, the fields of all directions together stand in place of the fields of reads and writes, or after them.
     if unified != Unified::None {
-        out.push_str(&directed(job, &fio_json::mixed(job), &Direction::ALL, version));
+        out.push_str(&directed(job, &fio_figures::mixed(job), &Direction::ALL, version));
     }
     let available = (job.runtime_ns as f64 * f64::from(job.clones.max(1))).max(1.0);
     let cpu = |ns: u64| 100.0 * ns as f64 / available;
@@ -113,7 +113,7 @@ fn directed(job: &JobResult, result: &DirectionResult, directions: &[Direction],
     }
     (written..PERCENTILES).for_each(|_| out.push_str(";0%=0"));
     out.push_str(&moments(&result.lat_ns));
-    let samples = || fio_json::samples(job, result.ops > 0);
+    let samples = || fio_figures::samples(job, result.ops > 0);
     let rate = |interval: &Interval, of: &PerDirection<u64>| {
         directions.iter().map(|&direction| of[direction]).sum::<u64>() as f64 * 1e9 / interval.length_ns as f64
     };

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use job::Job;
 use job::engines::EngineSpec;
 use job::job::{Amount, FileLock, MemoryKind, MemoryPolicy, OpenSync};
+use measure::PerDirection;
 use measure::figures::ByteUnits;
 use measure::schema::{Ended, Facts, JobError, JobResult, Reporting, Unified, Verified};
-use measure::{Direction, PerDirection};
 use sys::buffer::Memory;
 use sys::clock::{Clock, monotonic_ns, realtime_ns, sleep_until_ns};
 use sys::process;
@@ -406,7 +406,9 @@ pub(super) fn untouched(job: &Job, engine: &EngineSpec) -> JobResult {
 
 /// True if a clone can have only one op in flight.
 fn is_synchronous(job: &Job, engine: &EngineSpec) -> bool {
-    engine.synchronous && !job.queue.offload
+    // As in fio, `null` finishes each op in its submission where only one is in flight.
+    let at_once = engine.synchronous || engine.name == "null" && job.queue.depth <= 1;
+    at_once && !job.queue.offload
 }
 
 /// The facts that are known of a clone before it runs.
@@ -418,7 +420,7 @@ fn facts(job: &Job, engine: &EngineSpec) -> Facts {
         numjobs: job.process.clones,
         direct: job.files.direct,
         elsewhere: engine.opens_files,
-        rw: if job.iolog.threads.is_some() { "replay".into() } else { rw_name(job) },
+        rw: if job.iolog.threads.is_some() { "replay".into() } else { job.rw.name() },
         block_bytes: job.iolog.threads.as_ref().map_or(job.blocks.range, |replayed| replayed.recording.block_bytes()),
         is_replay: job.iolog.is_replay() && !job.iolog.no_stall,
         rate_iops: PerDirection::from_fn(|d| job.rate.iops[d].filter(|_| job.rw.directions[d]).map(|rate| rate as f64)),
@@ -443,18 +445,4 @@ fn makes_durable(job: &Job) -> bool {
     let syncs = &job.syncs;
     let calls = syncs.fsync > 0 || syncs.fdatasync > 0 || syncs.range.is_some();
     calls || syncs.end_fsync || syncs.fsync_on_close || job.files.sync != OpenSync::None
-}
-
-/// fio's name of the pattern.
-fn rw_name(job: &Job) -> String {
-    let rw = &job.rw;
-    let has = |direction: Direction| rw.directions[direction];
-    let base = match (has(Direction::Read), has(Direction::Write), has(Direction::Trim)) {
-        (true, true, _) => "rw",
-        (true, false, _) => "read",
-        (false, true, true) => "trimwrite",
-        (false, true, false) => "write",
-        (false, false, _) => "trim",
-    };
-    if rw.random && base != "trimwrite" { format!("rand{base}") } else { base.to_owned() }
 }

@@ -259,11 +259,7 @@ pub fn draw_seeds(plan: &mut Plan) {
 /// The job and the reporting group of every clone, in order.
 fn places(plan: &Plan) -> Vec<(usize, u32)> {
     let mut places = Vec::new();
-    let mut group = 0;
-    for (index, job) in plan.jobs.iter().enumerate() {
-        if index > 0 && (job.time.stonewall || job.time.new_group) {
-            group += 1;
-        }
+    for (index, (job, group)) in plan.jobs.iter().zip(plan.groups()).enumerate() {
         places.extend((0..job.process.clones.max(1)).map(|_| (index, group)));
     }
     places
