@@ -959,7 +959,7 @@ fn each_option_of_ior_mdtest_and_io500_has_an_effect_or_is_refused_by_name() {
     assert!(tried.status.success(), "{}{}", stdout(&tried), stderr(&tried));
 }
 
-/// Each close and each open takes 100 ms: open, transfer and close of 3200 KiB take at least 0.2 s, and not much longer.
+/// Each close and each open takes 100 ms: open, transfer and close of 3200 KiB take at least 0.2 s.
 #[test]
 fn the_time_of_ior_has_open_transfer_and_close_in_it() {
     if !has_program("python3") || !has_program("strace") {
