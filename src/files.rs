@@ -137,8 +137,8 @@ fn command() -> Command {
                 .conflicts_with("pause"),
         )
         .arg(
-            value("finish", "all|first", "End a phase when all threads are through, or as soon as the first one is")
-                .value_parser(["all", "first"])
+            value("finish", "all|first|even", "End a phase when all threads are through, or as soon as the first one is; even: after --runtime, when all have done as many operations as the fastest")
+                .value_parser(["all", "first", "even"])
                 .default_value("all"),
         )
         .arg(
@@ -306,6 +306,7 @@ fn plan(matches: &ArgMatches, ranks: u32) -> anyhow::Result<Plan> {
         options: options.map(written).collect(),
         makes_base: false,
         finish_first: text("finish") == "first",
+        finish_even: text("finish") == "even",
         neighbour: matches.get_one::<u64>("neighbour").map_or(0, |places| (places % workers.max(1)) as u32),
         abroad: None,
         among: None,

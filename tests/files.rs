@@ -947,3 +947,163 @@ fn reads_of_ior_never_write() {
     assert_eq!(place.path().join("short").metadata().unwrap().len(), 300_000);
     assert_eq!(tree(place.path()).len(), 1);
 }
+
+#[test]
+fn each_option_of_ior_mdtest_and_io500_has_an_effect_or_is_refused_by_name() {
+    if !has_program("python3") {
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/compat/test_table.py");
+    let tried =
+        std::process::Command::new(script).env("PLIMSOLL", env!("CARGO_BIN_EXE_plimsoll")).output().expect("a script");
+    assert!(tried.status.success(), "{}{}", stdout(&tried), stderr(&tried));
+}
+
+/// Each close and each open takes 100 ms: open, transfer and close of 3200 KiB take at least 0.2 s.
+#[test]
+fn the_time_of_ior_has_open_transfer_and_close_in_it() {
+    if !has_program("python3") || !has_program("strace") {
+        return;
+    }
+    let place = directory();
+    let mut strace = std::process::Command::new("strace");
+    strace.args(["-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=close,openat"]);
+    let file = place.path().canonicalize().unwrap().join("s");
+    strace.arg("-P").arg(format!("{}.00000000", file.display()));
+    strace.args(["-e", "inject=close,openat:delay_exit=100000"]);
+    strace.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/compat/ior"));
+    strace.args("-w -F -k -t 64k -b 3200k -O summaryFormat=JSON -o".split(' ')).arg(file);
+    strace.env("PLIMSOLL", env!("CARGO_BIN_EXE_plimsoll"));
+    let output = strace.output().unwrap();
+    let result = &json(&output)["tests"][0]["Results"][0];
+    let seconds = |name: &str| result[name].as_f64().unwrap();
+    assert!(seconds("openTime") >= 0.1 && seconds("closeTime") >= 0.1, "{result}");
+    assert!(seconds("totalTime") >= seconds("openTime") + seconds("closeTime"), "{result}");
+    assert!((seconds("bwMiB") * seconds("totalTime") - 3.125).abs() < 0.001, "{result}");
+}
+
+/// Later calls know the files that a stonewall has left: without a status file, and with one.
+#[test]
+fn a_stonewall_of_mdtest_leaves_as_many_files_to_each_task_and_later_calls_find_them() {
+    if !has_program("python3") {
+        return;
+    }
+    let place = directory();
+    for line in ["-u -n 1000000", "-n 1000000", "-u -n 1000000 -x status"] {
+        let run = |more: &str| {
+            let output = compat(place.path(), "mdtest", &format!("-F -d md {line} {more}"));
+            assert!(output.status.success(), "{line} {more}: {}", stderr(&output));
+            output
+        };
+        run("-C -W 1");
+        let made: Vec<PathBuf> = tree(&place.path().join("md"));
+        let made: Vec<&PathBuf> = made.iter().filter(|path| !path.ends_with(".mdtest-stonewall")).collect();
+        assert!(!made.is_empty() && made.len() < 2_000_000 && made.len() % 2 == 0, "{}", made.len());
+        if line.contains("-x") {
+            let status = std::fs::read_to_string(place.path().join("status")).unwrap();
+            assert_eq!(status.trim().parse::<usize>().unwrap(), made.len() / 2);
+        }
+        let looked = stdout(&run("-T -P"));
+        let row: Vec<f64> = looked
+            .lines()
+            .filter(|row| row.contains("File stat"))
+            .map(|row| row.split_whitespace().nth(3).unwrap().parse().unwrap())
+            .collect();
+        assert_eq!(row.len(), 2, "{looked}");
+        run("-r");
+        assert_eq!(tree(&place.path().join("md")).len(), 0, "{line}");
+    }
+}
+
+/// Tasks that a stonewall has ended move as much as the fastest, and a read takes that from the status file.
+#[test]
+fn a_stonewall_of_ior_wears_out_and_reads_follow_the_status_file() {
+    if !has_program("python3") {
+        return;
+    }
+    let place = directory();
+    let options = "-k -D 1 -O stoneWallingWearOut=1,stoneWallingStatusFile=status -O summaryFormat=JSON";
+    for (shape, parts) in [("-F -t 4k -b 64g -o own", true), ("-t 4096 -b 4096 -s 9000000 -o shared", false)] {
+        let moved = |access: &str| {
+            let output = compat(place.path(), "ior", &format!("{access} {shape} {options}"));
+            assert!(output.status.success(), "{shape}: {}", stderr(&output));
+            let result = json(&output)["tests"][0]["Results"][0].clone();
+            (result["bwMiB"].as_f64().unwrap() * result["totalTime"].as_f64().unwrap() * 1_048_576.0).round() as u64
+        };
+        let written = moved("-w");
+        let transfers: u64 = std::fs::read_to_string(place.path().join("status")).unwrap().trim().parse().unwrap();
+        assert_eq!(written, transfers * 4096 * 2);
+        let length = |name: &str| place.path().join(name).metadata().unwrap().len();
+        match parts {
+            true => assert_eq!((length("own.00000000"), length("own.00000001")), (written / 2, written / 2)),
+            false => assert_eq!(length("shared"), written),
+        }
+        assert!(moved("-r") <= written);
+    }
+}
+
+#[test]
+fn ior_replaces_the_file_unless_it_is_told_to_use_it() {
+    if !has_program("python3") {
+        return;
+    }
+    use std::os::unix::fs::MetadataExt;
+    let place = directory();
+    let old = place.path().join("old");
+    std::fs::write(&old, vec![1; 3 << 20]).unwrap();
+    let _held = std::fs::File::open(&old).unwrap(); // the number of the inode stays taken
+    let before = old.metadata().unwrap();
+    for (option, size, same) in [("-E", 3 << 20, true), ("", 1 << 20, false)] {
+        let output = compat(place.path(), "ior", &format!("-w -k -t 64k -b 512k -o old {option}"));
+        assert!(output.status.success(), "{}", stderr(&output));
+        let now = old.metadata().unwrap();
+        assert_eq!((now.len(), now.ino() == before.ino()), (size, same), "{option}");
+    }
+}
+
+/// The processes below one, with it.
+fn family(of: u32) -> Vec<u32> {
+    children(of).into_iter().flat_map(family).chain([of]).collect()
+}
+
+/// True if a process runs: a dead one that nobody has waited for does not.
+fn runs(id: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+}
+
+/// A signal to a wrapper ends what the wrapper has started; so does its death.
+#[test]
+fn nothing_keeps_running_when_a_wrapper_gets_a_signal() {
+    if !has_program("python3") {
+        return;
+    }
+    let lines = [
+        ("mdtest", "-F -C -u -n 9000000 -d md", "md/thrd000-d0000"),
+        ("ior", "-w -F -k -t 4k -b 1g -i 100000 -o file", "file.00000000"),
+        ("io500", ". --easy-block 4m --easy-files 9000000", "io500/mdt_easy/thrd000-d0000"),
+    ];
+    for (script, line, sign) in lines {
+        for (signal, status) in [("TERM", Some(143)), ("HUP", Some(129)), ("INT", Some(130)), ("KILL", None)] {
+            let place = directory();
+            let mut command = std::process::Command::new(format!("{}/compat/{script}", env!("CARGO_MANIFEST_DIR")));
+            command.current_dir(place.path()).args(line.split(' ')).env("PLIMSOLL", env!("CARGO_BIN_EXE_plimsoll"));
+            command.env("MDTEST_TASKS", "2").env("IOR_TASKS", "2").stdout(Stdio::null()).stderr(Stdio::null());
+            let mut wrapper = command.spawn().unwrap();
+            while !place.path().join(sign).exists() {
+                assert!(wrapper.try_wait().unwrap().is_none(), "{script} ended early");
+                std::thread::yield_now();
+            }
+            let all = family(wrapper.id());
+            assert!(all.len() >= 2, "{script}: {all:?}");
+            tool("kill", &["-s", signal, &wrapper.id().to_string()], Path::new("/"));
+            let ended = wrapper.wait().unwrap();
+            assert_eq!(ended.code(), status, "{script} {signal}");
+            // The kernel tells the child of a wrapper that was killed; the child then ends by itself.
+            while all.iter().any(|&id| runs(id)) {
+                assert!(signal == "KILL", "{script} {signal} leaves {all:?}");
+                std::thread::yield_now();
+            }
+        }
+    }
+}

@@ -20,6 +20,8 @@ impl JobResult {
             start_unix_ms,
             runtime_ns,
             elapsed_ns,
+            open_ns,
+            closed_ns,
             directions,
             sync,
             cpu,
@@ -47,6 +49,8 @@ impl JobResult {
         self.start_unix_ms = self.start_unix_ms.min(*start_unix_ms);
         self.runtime_ns = self.runtime_ns.max(*runtime_ns);
         self.elapsed_ns = self.elapsed_ns.max(*elapsed_ns);
+        self.open_ns = self.open_ns.max(*open_ns);
+        self.closed_ns = self.closed_ns.max(*closed_ns);
         if self.error.is_none() {
             self.error.clone_from(error);
         }

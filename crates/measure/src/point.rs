@@ -92,6 +92,7 @@ impl JobResult {
     /// up and intervals follow one another.
     pub fn append(&mut self, later: JobResult) {
         let (runtime_ns, elapsed_ns, clones) = (self.runtime_ns, self.elapsed_ns, self.clones);
+        let (open_ns, closed_ns) = (self.open_ns, self.closed_ns);
         let issuing_ns = self.depth.issuing_ns;
         let mut intervals = std::mem::take(&mut self.intervals);
         let runtimes = self.directions.iter().map(|(direction, mine)| (direction, mine.runtime_ns)).collect::<Vec<_>>();
@@ -107,6 +108,8 @@ impl JobResult {
         self.depth.issuing_ns = issuing_ns + later.depth.issuing_ns;
         self.runtime_ns = runtime_ns + later.runtime_ns;
         self.elapsed_ns = elapsed_ns + later.elapsed_ns;
+        self.open_ns = open_ns + later.open_ns;
+        self.closed_ns = closed_ns + later.closed_ns;
         for (direction, mine) in runtimes {
             self.directions[direction].runtime_ns = mine + later.directions[direction].runtime_ns;
         }

@@ -130,6 +130,12 @@ pub struct JobResult {
     pub runtime_ns: u64,
     /// Wall-clock nanoseconds from creation to end, layout and ramp included.
     pub elapsed_ns: u64,
+    /// Wall-clock nanoseconds that opening the files took, before the common start. 0 in results of other versions.
+    #[serde(default)]
+    pub open_ns: u64,
+    /// Wall-clock nanoseconds from the common start until the last file was closed. 0 in results of other versions.
+    #[serde(default)]
+    pub closed_ns: u64,
     /// The transfers of each direction.
     pub directions: PerDirection<DirectionResult>,
     /// fsync, fdatasync and sync_file_range calls that the job asked for.

@@ -145,7 +145,9 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     facts.unwritten_fraction = cache.unwritten_fraction;
     (facts.examined, facts.memory, facts.loop_device) = (true, cache.memory, cache.loop_device);
     let mut opened = Opened::new(target, Access::of(maker.spec), job);
+    let opening_ns = monotonic_ns();
     opened.open_all(&mut *engine)?;
+    let open_ns = monotonic_ns() - opening_ns;
     let number = orders.seat + 1;
     let logs = OpLogs::open(job, number, realtime_ns() / 1_000_000, synchronous)?.map(Box::new);
 
@@ -158,6 +160,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         start_unix_ms,
         runtime_ns: recorded.runtime_ns,
         elapsed_ns: monotonic_ns() - created_ns,
+        open_ns,
         directions: recorded.directions,
         first_error: recorded.first_error,
         sync: recorded.sync,
@@ -205,9 +208,9 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         Source::Replay(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
         Source::Pulses(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
     };
-    let Measured { start_unix_ms, recorded, mut outcome, goal, verified, zone_resets } = measured;
+    let Measured { start_unix_ms, closed_ns, recorded, mut outcome, goal, verified, zone_resets } = measured;
     let mut result = result_of(recorded, start_unix_ms, verified);
-    result.zone_resets = zone_resets;
+    (result.zone_resets, result.closed_ns) = (zone_resets, closed_ns);
     // As in fio, the job has done its work when this command fails.
     if let Some(error) =
         job.process.after.as_ref().and_then(|command| commands::run(command, &job.name, "postrun").err())
@@ -235,6 +238,8 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
 /// The numbers and the outcome that the generator leaves.
 struct Measured {
     start_unix_ms: u64,
+    /// From the common start until the last file was closed.
+    closed_ns: u64,
     recorded: Recorded,
     outcome: Result<End, Error>,
     goal: Option<DepthGoal>,
@@ -278,10 +283,14 @@ fn measure<T: Traffic>(mut generator: Generator<T>, orders: &Orders) -> Measured
     let opened = &gear.opened;
     let finished = traffic.finish(&|file| opened.name(file).to_owned());
     outcome = outcome.and_then(|end| finished.map(|()| end));
+    // Records are written and verified after the last transfer: closing has a time of its own.
+    let closing_ns = gear.clock.now_ns();
     let closed = gear.opened.close_all(&mut *gear.engine);
+    let close_ns = gear.clock.now_ns() - closing_ns;
     outcome = outcome.and_then(|end| closed.map(|()| end));
     Measured {
         start_unix_ms,
+        closed_ns: end_ns.saturating_sub(start_ns) + close_ns,
         outcome,
         goal: gear.goal,
         verified: traffic.verified(),

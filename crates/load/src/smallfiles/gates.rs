@@ -37,6 +37,10 @@ const THROUGH: usize = 2;
 const FIRST_NS: usize = 3;
 /// In a phase: the time at which the last thread began; 0 before.
 const LAST_NS: usize = 4;
+/// In a phase that evens out: the number of threads that have said how far they came.
+const TOLD: usize = 5;
+/// In a phase that evens out: the most operations that a thread had tried when it said so.
+const MOST: usize = 6;
 /// In a seat: the gate that the worker has come to, or [`LEFT`].
 const REACHED: usize = 0;
 const FILES: usize = 1;
@@ -137,6 +141,19 @@ impl Gates {
     /// Notes that a thread has nothing left to do in the phase. The first such thread sets the stonewall.
     pub fn finish(&self, phase: usize, now_ns: u64) {
         let _ = self.phase(phase)[WALL_NS].compare_exchange(0, now_ns, AcqRel, Acquire); // the first counts
+    }
+
+    /// Says how many operations a thread has tried when its time is over, or when it is through.
+    pub fn tell(&self, phase: usize, tried: u64) {
+        let line = self.phase(phase);
+        line[MOST].fetch_max(tried, AcqRel);
+        line[TOLD].fetch_add(1, AcqRel);
+    }
+
+    /// The most operations that a thread has told; None until all threads have told.
+    pub fn most(&self, phase: usize) -> Option<u64> {
+        let line = self.phase(phase);
+        (line[TOLD].load(Acquire) >= self.workers as u64).then(|| line[MOST].load(Acquire))
     }
 
     /// Counts a thread that has finished the phase; true if it was the last one.

@@ -69,6 +69,8 @@ pub struct Plan {
     pub makes_base: bool,
     /// True if a phase ends for all threads as soon as one of them is through.
     pub finish_first: bool,
+    /// True if all threads go on after `runtime_ns` until each has tried as many operations as the fastest.
+    pub finish_even: bool,
     /// With N, operations that make nothing work on the files of the Nth next thread; with 0, on those of this thread.
     pub neighbour: u32,
     /// In a run on many hosts: operations that make nothing work on the files of this other rank.
@@ -211,6 +213,7 @@ impl Plan {
             options: Vec::new(),
             makes_base: false,
             finish_first: false,
+            finish_even: false,
             neighbour: 0,
             abroad: None,
             among: None,
@@ -300,6 +303,13 @@ impl Plan {
                     "O_DIRECT needs multiples of the block size: give sizes that are multiples of 512 (most often 4096), no exponential ones",
                 );
             }
+        }
+        if self.finish_even && self.runtime_ns.is_none() {
+            return usage(
+                "--finish even",
+                "without --runtime".into(),
+                "it evens out what --runtime has ended: give --runtime",
+            );
         }
         if self.may_end_early() && self.phases.len() > 1 {
             let all = |phase: &&Phase| {

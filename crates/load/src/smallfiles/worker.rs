@@ -271,7 +271,8 @@ impl<'a> Worker<'a> {
             .map(|&(operation, _)| Done { operation, count: 0, lat_ns: Histogram::new() })
             .collect();
         let deadline_ns = plan.runtime_ns.map(|runtime_ns| start_ns.saturating_add(runtime_ns));
-        self.files.deadline_ns = deadline_ns;
+        // A phase that evens out counts whole files.
+        self.files.deadline_ns = deadline_ns.filter(|_| !plan.finish_even);
         let times = plan.response_times.as_ref().map(|_| Times {
             start_ns,
             samples: Vec::new(),
@@ -281,6 +282,7 @@ impl<'a> Worker<'a> {
             index,
             deadline_ns,
             at_wall: None,
+            goal: None,
             error: None,
             times,
             mean_ns: 0.0,
@@ -292,6 +294,9 @@ impl<'a> Worker<'a> {
         match phase.only() {
             Some(operation) => self.uniform(operation, &mut operations, &mut loop_state),
             None => self.mix(phase, &mut operations, &mut loop_state),
+        }
+        if plan.finish_even && loop_state.goal.is_none() {
+            gates.tell(index, loop_state.done + self.files.tally.work.failed);
         }
         let end_ns = monotonic_ns();
         gates.finish(index, end_ns);
@@ -495,8 +500,31 @@ impl<'a> Worker<'a> {
             state.at_wall = Some(self.files.tally.work);
         }
         let late = state.deadline_ns.is_some_and(|deadline| clock.now_ns() >= deadline);
+        if late && self.orders.plan.finish_even {
+            return self.is_behind(state) && gates.stopped() == Stop::No;
+        }
         let over = late || (self.orders.plan.finish_first && gates.wall_ns(state.index) != 0);
         !over && gates.stopped() == Stop::No
+    }
+
+    /// True while this thread has tried fewer operations than the fastest had when its time was over. The first call
+    /// waits until every thread has told how far it came.
+    #[cold]
+    fn is_behind(&mut self, state: &mut Loop) -> bool {
+        let gates = self.orders.gates;
+        let tried = state.done + self.files.tally.work.failed;
+        if state.goal.is_none() {
+            gates.tell(state.index, tried);
+            state.goal = Some(tried);
+            while gates.stopped() == Stop::No {
+                if let Some(most) = gates.most(state.index) {
+                    state.goal = Some(most);
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_nanos(gates.poll_ns()));
+            }
+        }
+        state.goal.is_some_and(|goal| tried < goal)
     }
 
     #[inline]
@@ -580,6 +608,8 @@ struct Loop {
     index: usize,
     deadline_ns: Option<u64>,
     at_wall: Option<Work>,
+    /// Of a phase that evens out: the operations that the fastest thread tried; None before the time is over.
+    goal: Option<u64>,
     error: Option<JobError>,
     times: Option<Times>,
     /// The mean response time of the last files in nanoseconds.

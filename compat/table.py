@@ -1,0 +1,273 @@
+"""The options of IOR 4, mdtest and io500's ini file: one row each, with what it maps to, or why it is refused.
+
+compat/ior, compat/mdtest and compat/io500 know their options from here, and compat/test_table.py tries every row.
+"""
+
+import re
+import sys
+from collections import namedtuple
+
+# name: the letter, the long name or section.key. value: True if the option has one. does: what it maps to, None if it
+# is refused. why: the reason of the refusal. example: words that show the effect, beside those of `base`. shows: the
+# kind of the effect: `change` (what the program is asked, or the output, is another), `pause` (it takes a second more),
+# `bound` (the example is refused by name), `note` (a line on standard error names the option).
+Row = namedtuple("Row", "name value does why example shows base")
+
+
+def _does(name, does, example, base="", value=True, shows="change"):
+    return Row(name, value, does, None, example, shows, base)
+
+
+def _flag(name, does, base="", shows="change"):
+    return _does(name, does, f"-{name}", base, False, shows)
+
+
+def _refused(why, *names, value=False):
+    example = {False: "", True: " 1"}[value]
+    return [Row(name, value, None, why, f"-{name}{example}", "refused", "") for name in names]
+
+
+_MPI = "it is of MPI-IO, HDF5 or NCMPI, and POSIX calls have nothing like it"
+_LATER = "the tasks here have nothing like it"
+
+IOR = [
+    _does("a", "POSIX, the only interface", "-a MPIIO", shows="bound"),
+    _does("b", "size= and io_size= of each task", "-b 128k"),
+    _does("d", "a pause before each access", "-d 1", shows="pause"),
+    _does("D", "runtime=", "-D 1"),
+    _does("G", "randseed=, the seed of the contents", "-G 27"),
+    _does("i", "repetitions", "-i 2"),
+    _does("N", "the number of tasks on this host", "-N 1"),
+    _does("o", "filename=", "-o other"),
+    _does("O", "a list of directives, each with a row here", "-O segmentCount=2"),
+    _does("Q", "the distance of the task whose file is read", "-Q 2", "-C -N 3"),
+    _does("s", "the number of segments", "-s 2"),
+    _does("t", "bs=", "-t 16k"),
+    _flag("B", "direct=1"),
+    _flag("C", "reads the file of another task"),
+    _flag("e", "end_fsync=1"),
+    _flag("E", "leaves the old file and its blocks in place", "-w"),
+    _flag("F", "a file for each task"),
+    _flag("g", "the total is the sum of the slowest open, transfer and close", ""),
+    _flag("h", "prints the head of the script"),
+    _flag("k", "keeps the file"),
+    _flag("r", "reads", "-w"),
+    _flag("v", "a line for each task"),
+    _flag("w", "writes"),
+    _flag("Y", "fsync=1", "-w"),
+    _flag("z", "rw=randwrite and rw=randread"),
+    _does("stoneWallingWearOut", "all tasks move as much as the fastest", "-O stoneWallingWearOut=1", "-D 1 -F"),
+    _does("stoneWallingStatusFile", "keeps the transfers of a task", "-O stoneWallingStatusFile=st", "-D 1 -F -k -w -O stoneWallingWearOut=1"),
+    _does("summaryFormat", "default, JSON or CSV", "-O summaryFormat=JSON"),
+    _does("summaryFile", "the file that the table goes to", "-O summaryFile=table"),
+    _does("posix.odirect", "direct=1", "--posix.odirect", value=False),
+    *_refused(_MPI, "c", "H", "S", "V", "n", "p"),
+    *_refused(_MPI, "J", "U", value=True),
+    *_refused("contents are not compared here: use plimsoll run with verify=", "R", "W"),
+    *_refused(_LATER, "I", "K", "m", "q", "u", "x", "y", "Z"),
+    *_refused(_LATER, "A", "f", "j", "l", "M", "T", "X", value=True),
+    *[
+        Row(name, True, None, _LATER, f"-O {name}=1", "refused", "")
+        for name in ("stoneWallingWearOutIterations", "minTimeDuration", "memoryPerTask", "lustreStripeCount")
+    ],
+    *[
+        Row(name, False, None, _LATER, f"--{name}", "refused", "")
+        for name in ("dryRun", "warningAsErrors", "savePerOpDataCSV", "saveRankPerformanceDetailsCSV")
+    ],
+]  # fmt: skip
+# The directives of -O that have a letter.
+DIRECTIVES = {
+    "api": "a", "blocksize": "b", "intertestdelay": "d", "deadlineforstonewalling": "D", "fsync": "e",
+    "useexistingtestfile": "E", "fileperproc": "F", "intratestbarriers": "g", "settimestampsignature": "G",
+    "repetitions": "i", "keepfile": "k", "numtasks": "N", "testfile": "o", "taskpernodeoffset": "Q", "readfile": "r",
+    "segmentcount": "s", "transfersize": "t", "verbose": "v", "writefile": "w", "fsyncperwrite": "Y",
+    "randomoffset": "z", "reordertasks": "C", "reordertasksconstant": "C", "useo_direct": "B", "checkread": "R",
+    "checkwrite": "W", "collective": "c", "multifile": "m", "keepfilewitherror": "K", "uniquedir": "u",
+    "reordertasksrandom": "Z", "reordertasksrandomseed": "X", "maxtimeduration": "T", "outlierthreshold": "j",
+    "setalignment": "J", "quitonerror": "q", "singlexferattempt": "x", "preallocate": "p", "usefileview": "V",
+    "usestrideddatatype": "S", "hintsfilename": "U", "showhints": "H", "nofill": "n", "individualdatasets": "I",
+    "datapackettype": "l", "memorypernode": "M", "dualmount": "y", "testnum": "A",
+}  # fmt: skip
+
+_COUNTED = "all tasks take part in every phase here"
+
+MDTEST = [
+    _does("a", "POSIX, the only interface", "-a MPIIO", shows="bound"),
+    _does("b", "--branching", "-b 2", "-z 1"),
+    _does("d", "--dir", "-d other"),
+    _does("e", "the bytes of a read: those of -w", "-e 1", "-w 4k", shows="bound"),
+    _does("i", "--iterations", "-i 2"),
+    _does("I", "--files-per-dir", "-I 2"),
+    _does("n", "--files", "-n 8"),
+    _does("N", "--neighbour", "-N 1"),
+    _does("p", "a pause before each iteration", "-p 1", shows="pause"),
+    _does("V", "a line for each iteration", "-V 1"),
+    _does("w", "--size", "-w 4k"),
+    _does("W", "--runtime and --finish even, of the creation of files", "-W 1", "-C"),
+    _does("x", "keeps the files of each task of a stonewall", "-x st", "-C -W 1"),
+    _does("z", "--depth", "-z 1"),
+    _flag("C", "the phases that make"),
+    _flag("D", "directories only"),
+    _flag("E", "the phase that reads", "-C"),
+    _flag("F", "files only"),
+    _flag("k", "mknod"),
+    _flag("L", "--leaves-only", "-z 1 -b 2"),
+    _flag("P", "a table of seconds beside that of rates"),
+    _flag("r", "the phases that remove", "-C"),
+    _flag("R", "--random-order"),
+    _flag("t", "no change: directories are made before the clock starts", shows="note"),
+    _flag("T", "the phases that stat", "-C"),
+    _flag("u", "no --shared: each task has directories of its own"),
+    _flag("v", "a line for each iteration"),
+    _flag("X", "--verify"),
+    _flag("y", "--fsync"),
+    _flag("Z", "a table of seconds, not of rates"),
+    *_refused(_COUNTED, "f", "l", "s", value=True),
+    *_refused(_LATER, "B", "c", "S", "Y"),
+    *_refused(_LATER, "G", value=True),
+    *[
+        Row(name, False, None, _LATER, f"--{name}", "refused", "")
+        for name in ("dataPacketType", "run-cmd-before-phase", "run-cmd-after-phase", "warningAsErrors")
+        + ("showRankStatistics", "saveRankPerformanceDetails", "savePerOpDataCSV")
+    ],
+]
+
+
+def _ini(name, does, value, shows="change", base=""):
+    return Row(name, True, does, None, f"{name}={value}", shows, base)
+
+
+PHASES = (
+    "ior-easy-write mdtest-easy-write ior-hard-write mdtest-hard-write find ior-easy-read mdtest-easy-stat "
+    "ior-hard-read mdtest-hard-stat mdtest-easy-delete mdtest-hard-read mdtest-hard-delete"
+).split()
+IO500 = [
+    _ini("global.datadir", "the directory", "data"),
+    _ini("global.api", "POSIX, the only interface", "MPIIO", "bound"),
+    _ini("debug.stonewall-time", "-D and -W of the writes, with wear-out and a status file", "1"),
+    _ini("ior-easy.API", "POSIX, the only interface", "MPIIO", "bound"),
+    _ini("ior-hard.API", "POSIX, the only interface", "MPIIO", "bound"),
+    _ini("mdtest-easy.API", "POSIX, the only interface", "MPIIO", "bound"),
+    _ini("mdtest-hard.API", "POSIX, the only interface", "MPIIO", "bound"),
+    _ini("ior-easy.blockSize", "-b of ior-easy", "4m"),
+    _ini("ior-easy.transferSize", "-t of ior-easy", "1m"),
+    _ini("ior-hard.segmentCount", "-s of ior-hard", "3"),
+    _ini("mdtest-easy.n", "-n of mdtest-easy", "7"),
+    _ini("mdtest-hard.n", "-n of mdtest-hard", "7"),
+    *[
+        _ini(f"{phase}.run", "FALSE leaves the phase out", "FALSE")
+        for phase in PHASES
+        if phase in ("find", "ior-easy-read", "mdtest-easy-stat", "ior-hard-read", "mdtest-hard-stat")
+        or phase in ("mdtest-easy-delete", "mdtest-hard-read", "mdtest-hard-delete")
+    ],
+    *[
+        Row(name, True, None, _LATER, f"{name}=1", "refused", "")
+        for name in "global.timestamp-datadir global.resultdir global.timestamp-resultdir global.drop-caches "
+        "global.drop-caches-cmd global.io-buffers-on-gpu global.verbosity global.scc global.dataPacketType "
+        "debug.pause-dir ior-easy.filePerProc ior-easy.uniqueDir ior-easy.run ior-easy.verbosity ior-hard.collective "
+        "ior-hard.run ior-hard.verbosity mdtest-easy.run mdtest-hard.run mdtest-hard.files-per-dir "
+        "find.external-script find.external-mpi-args find.external-extra-args find.nproc find.pfind-queue-length "
+        "find.pfind-steal-next find.pfind-parallelize-single-dir-access-using-hashing ior-easy-write.run "
+        "ior-hard-write.run mdtest-easy-write.run mdtest-hard-write.run".split()
+    ],
+]
+
+
+class Tool:
+    """The options of one tool, as its users type them."""
+
+    def __init__(self, name, rows):
+        self.name, self.rows = name, {row.name: row for row in rows}
+
+    def refuse(self, what):
+        print(f"{self.name}: {what}", file=sys.stderr)
+        sys.exit(2)
+
+    def row(self, option, shown):
+        """The row of an option that is done; any other is refused by name."""
+        row = self.rows.get(option)
+        if row is None:
+            self.refuse(f"{shown} is not known here (docs/files.md lists the options that are)")
+        if row.does is None:
+            self.refuse(f"{shown} is refused: {row.why}")
+        return row
+
+    def number(self, option, text):
+        """A count or a size: 10, 4k, 2m, 1g, 1t."""
+        found = re.fullmatch(r"(\d+)([kKmMgGtT]?)", text or "")
+        if not found:
+            self.refuse(f"-{option} {text!r} is not a number (expected 10, 4k, 2m)")
+        return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[found[2].lower()]
+
+    def options(self, words, seeded=""):
+        """The options by name: flags are True, others their text. Flags may stand together; those in `seeded` may have
+        a number, which is then the option `seed`."""
+        given = {}
+        words = list(words)
+        while words:
+            word = words.pop(0)
+            if word.startswith("--") and len(word) > 2:
+                self.row(word[2:].split("=")[0], word)
+                given[word[2:]] = True
+                continue
+            if not word.startswith("-") or len(word) < 2 or word == "--":
+                self.refuse(
+                    f"{word!r} is not an option of {self.name} that is known here (expected letters, such as -n 100)"
+                )
+            letters = word[1:]
+            while letters:
+                letter, letters = letters[0], letters[1:]
+                row = self.row(letter, f"-{letter}")
+                if not row.value:
+                    given[letter] = True
+                    if letter in seeded and letters[:1] in ("=", *"0123456789"):
+                        given["seed"], letters = letters.removeprefix("="), ""
+                    continue
+                if not letters and not words:
+                    self.refuse(f"-{letter} needs a value")
+                text = letters.removeprefix("=") if letters else words.pop(0)
+                letters = ""
+                if letter == "O":
+                    self.directives(text, given)
+                else:
+                    given[letter] = text
+        return given
+
+    def directives(self, text, given):
+        """Adds the directives of IOR's -O, which have the names of a script's."""
+        for directive in text.split(","):
+            name, equals, value = directive.partition("=")
+            if not equals:
+                self.refuse(f"-O {directive}: expected NAME=VALUE")
+            letter = DIRECTIVES.get(name.lower())
+            known = letter or next((row for row in self.rows if row.lower() == name.lower()), name)
+            if self.row(known, f"-O {name}").value:
+                given[known] = value
+            elif value not in ("0", "1"):
+                self.refuse(f"-O {name}={value}: expected 0 or 1")
+            elif value == "1":
+                given[known] = True
+            else:
+                given.pop(known, None)
+
+
+TOOLS = {"ior": IOR, "mdtest": MDTEST, "io500": IO500}
+
+
+def tool(name):
+    return Tool(name, TOOLS[name])
+
+
+def read_status(path):
+    """The number in a status file; None without one."""
+    try:
+        with open(path, encoding="ascii") as file:
+            number = int(file.read())
+    except (OSError, ValueError):
+        return None
+    return number if number > 0 else None
+
+
+def write_status(path, number):
+    with open(path, "w", encoding="ascii") as file:
+        print(number, file=file)
