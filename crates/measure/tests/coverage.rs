@@ -74,11 +74,11 @@ enum Kind {
     /// A device of 500 to 4,000 ops a second from the first depths on, whose speed differs by 2 % from one third of a
     /// second to the next.
     Flat,
-    /// The same by 10 %.
+    /// A device as the one before, whose speed differs by 10 %.
     NoisyFlat,
     /// A device as that of [`Kind::Flat`] that gives half from some depth on.
     Cliff,
-    /// The same by 10 %.
+    /// A device as the one before, whose speed differs by 10 %.
     NoisyCliff,
 }
 
