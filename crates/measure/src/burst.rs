@@ -6,8 +6,8 @@
 //! visit: it seems to give more than every deeper one, and nothing in that visit tells that the bucket runs dry.
 //!
 //! The ramps of other depths do tell. Their visits give more in the ramp than at their ends, surely and at several
-//! times; that surplus is the content of the bucket. A depth whose throughput is above the level of the drained depths by no more than the bucket explains
-//! may sustain that level only.
+//! times; that surplus is the content of the bucket. A depth whose throughput is above the level of the drained depths
+//! by no more than the bucket explains may sustain that level only.
 //!
 //! Rates of an open loop are the same: a rate little above the limit lives on the bucket, and no queue grows. Visits to
 //! rates that the storage surely does not keep up with show the bucket.
@@ -191,10 +191,10 @@ impl Bucket {
 /// The visits to those neighbouring depths that show best that visits give more at first than later; None where chance
 /// explains all of it.
 ///
-/// A visit's ramp and the end of its measured part are two samples of the same storage. Without a bucket, neither of the
-/// two is more likely to be the faster one, however the noise is distributed and however long it lasts: their difference
-/// is symmetric. So the sign test holds exactly, and Student's t is conservative (Benjamini, 1983). `false_surplus` is
-/// the probability of an error of one test at one range.
+/// A visit's ramp and the end of its measured part are two samples of the same storage. Without a bucket, neither of
+/// the two is more likely to be the faster one, however the noise is distributed and however long it lasts: their
+/// difference is symmetric. So the sign test holds exactly, and Student's t is conservative (Benjamini, 1983).
+/// `false_surplus` is the probability of an error of one test at one range.
 fn drained_range(starts: &[Start], depths: &BTreeSet<usize>, false_surplus: f64) -> Option<Vec<Start>> {
     let depths: Vec<usize> = depths.iter().copied().collect();
     let range = |from: usize, to: usize| starts.iter().filter(move |start| (from..=to).contains(&start.depth));

@@ -873,7 +873,8 @@ pub struct LoadLine {
     pub still_rising: bool,
     /// The difference between visits to the same depths, as the end of a sentence, where it is too large for one depth:
     /// "visits to the same point differ by 9.2 %". The load line's interval then holds each state of the machine that
-    /// the visits may have met, and no overload is named.
+    /// the visits may have met, and an overload rests on
+    /// every visit to its depth.
     #[serde(default)]
     pub scatter: Option<String>,
     /// The ops that a visit gets at its start beyond the throughput that the storage sustains; None without a burst.

@@ -74,11 +74,11 @@ enum Kind {
     /// A device of 500 to 4,000 ops a second from the first depths on, whose speed differs by 2 % from one third of a
     /// second to the next.
     Flat,
-    /// The same by 10 %.
+    /// A device as the one before, whose speed differs by 10 %.
     NoisyFlat,
     /// A device as that of [`Kind::Flat`] that gives half from some depth on.
     Cliff,
-    /// The same by 10 %.
+    /// A device as the one before, whose speed differs by 10 %.
     NoisyCliff,
 }
 
@@ -534,10 +534,10 @@ const PROMISES: [Promise; 21] = [
     promise(Kind::LargeBucket, 20.0, 93.0, 75.0),
     promise(Kind::Passes, 15.0, 93.0, 90.0),
     promise(Kind::LargePasses, 20.0, 93.0, 75.0),
-    promise(Kind::Flat, 1.0, 95.0, 95.0),
-    promise(Kind::NoisyFlat, 1.0, 95.0, 95.0),
-    promise(Kind::Cliff, 1.0, 95.0, 95.0),
-    promise(Kind::NoisyCliff, 1.0, 95.0, 95.0),
+    promise(Kind::Flat, 4.0, 95.0, 95.0),
+    promise(Kind::NoisyFlat, 4.0, 95.0, 95.0),
+    promise(Kind::Cliff, 4.0, 95.0, 95.0),
+    promise(Kind::NoisyCliff, 4.0, 95.0, 95.0),
 ];
 
 /// 21 kinds of this many sweeps are 19,320.
