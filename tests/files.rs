@@ -1079,9 +1079,9 @@ fn nothing_keeps_running_when_a_wrapper_gets_a_signal() {
         return;
     }
     let lines = [
-        ("mdtest", "-F -C -u -n 9000000 -d md", "md/thrd000-d0000"),
+        ("mdtest", "-F -C -u -n 1000000 -d md", "md/thrd000-d0000"),
         ("ior", "-w -F -k -t 4k -b 1g -i 100000 -o file", "file.00000000"),
-        ("io500", ". --easy-block 4m --easy-files 9000000", "io500/mdt_easy/thrd000-d0000"),
+        ("io500", ". --easy-block 4m --easy-files 1000000", "io500/mdt_easy/thrd000-d0000"),
     ];
     for (script, line, sign) in lines {
         for (signal, status) in [("TERM", Some(143)), ("HUP", Some(129)), ("INT", Some(130)), ("KILL", None)] {
