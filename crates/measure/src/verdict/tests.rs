@@ -606,7 +606,7 @@ fn a_check_without_its_inputs_is_not_passed() {
         job
     };
     // The counts are the input of these; nothing else could be absent.
-    let counted = ["errors-tolerated", "too-few-samples"];
+    let counted = ["disturbed", "errors-tolerated", "too-few-samples"];
     let mut tried: Vec<String> = Vec::new();
     for job in [bare(), writes(bare())] {
         let judged = for_job(&job);

@@ -82,6 +82,10 @@ pub fn job(engine: &str, iodepth: u32, iops: f64, latency_ns: f64, seconds: u64)
         .map(|bit| if bit + 1 == 32 - iodepth.leading_zeros() { ops } else { 1 })
         .collect();
     job.depth.in_flight_sum = u128::from(ops) * u128::from(iodepth);
+    // The queue was a little short of full, as the tail of the latencies has no counterpart in the rate.
+    let in_flight_ns = u128::from(runtime_ns) * u128::from(if job.facts.synchronous { 1 } else { iodepth });
+    (job.depth.in_flight_ns, job.depth.issuing_in_flight_ns) = (in_flight_ns, in_flight_ns * 96 / 100);
+    job.depth.issuing_ns = runtime_ns;
     job.depth.submitted = vec![0, ops];
     job.depth.completed = vec![0, ops / 2, ops / 6];
     (job.depth.submit_calls, job.depth.complete_calls) = (ops, ops / 2 + ops / 6);
