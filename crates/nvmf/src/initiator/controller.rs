@@ -27,6 +27,8 @@ use crate::spec::{
 
 /// Entries of the admin queue: an event request, a keep-alive, and a command of the caller's.
 const ADMIN_DEPTH: u32 = 32;
+/// Attempts to reach a controller that the time of its loss has room for, at least.
+const ATTEMPTS: u32 = 4;
 /// The time that the host waits for a controller to answer a shutdown.
 const GOODBYE: Duration = Duration::from_millis(500);
 
@@ -531,8 +533,9 @@ impl Worker {
                 return None;
             }
             // Attempts, successful ones included, begin that far apart: a controller that takes connections and breaks
-            // them with the first request is not to be flooded.
-            let delay = self.options.reconnect_delay.saturating_sub(self.tried.elapsed());
+            // them with the first request is not to be flooded. A short time of loss has room for some attempts, too.
+            let apart = self.options.reconnect_delay.min(loss / ATTEMPTS);
+            let delay = apart.saturating_sub(self.tried.elapsed());
             if !delay.is_zero() {
                 if !self.pause(delay.min(left)) {
                     return None;
