@@ -201,11 +201,9 @@ fn results_do_not_replace_what_a_command_reads() {
 #[test]
 fn a_full_filesystem_is_one_line_and_nothing_is_left() {
     let Some(mount) = Mount::new("tmpfs", "size=8m,mode=700") else { return };
-    for rw in ["read", "write"] {
-        let line = refused(mount.path(), &["run", "--name=a", &format!("--rw={rw}"), "--size=64m"]);
-        assert!(line.contains("space") && line.contains("67108864"), "{line}");
-        assert!(names(mount.path()).is_empty());
-    }
+    let line = refused(mount.path(), &["run", "--name=a", "--rw=read", "--size=64m"]);
+    assert!(line.contains("space") && line.contains("67108864"), "{line}");
+    assert!(names(mount.path()).is_empty());
     let line = refused(mount.path(), &["sweep", "--size=64m"]);
     assert!(line.to_lowercase().contains("space") || line.contains("free"), "{line}");
     assert!(names(mount.path()).is_empty());
