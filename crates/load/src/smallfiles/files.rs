@@ -196,8 +196,19 @@ impl<'a> Files<'a> {
         self.renamed = false;
     }
 
-    /// Notes that this run could not give a name: whatever has the name is somebody else's.
+    /// Notes that this run could not give a name: whatever has the name is somebody else's, unless an earlier phase of
+    /// the run gave the name.
     fn found(&mut self, object: Object, number: u64) {
+        let kind = match object {
+            Object::File => Some(Population::Files),
+            Object::Directory => Some(Population::Directories),
+            Object::Symlink => Some(Population::Symlinks),
+            Object::Link => Some(Population::Links),
+            _ => None,
+        };
+        if self.earlier.iter().any(|(known, range)| Some(*known) == kind && range.contains(&number)) {
+            return;
+        }
         // Objects are made in order: a million of them are one row.
         let key = (self.thread, object, number);
         match self.foreign.range_mut(..=key).next_back() {
