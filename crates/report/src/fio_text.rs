@@ -1,7 +1,7 @@
 //! fio's text report (`--output-format=normal`), line for line as fio 3.33 writes it: scripts look for its words.
 //!
-//! The figures are those of [`fio_json`](mod@crate::fio_json). Numbers are rounded; fio's own carry too little where the
-//! decimals round up to one (`19.97` becomes `19.0` there).
+//! The figures are those of [`fio_json`](mod@crate::fio_json). Numbers are rounded; fio's own carry too little where
+//! the decimals round up to one (`19.97` becomes `19.0` there).
 
 use std::fmt::Write;
 
