@@ -163,7 +163,7 @@ fn events_that_distort_a_run_are_counted_and_warned_of() {
         (
             "close",
             "connections_lost",
-            (|n, _| if n % 100 == 50 { Mood::Close } else { Mood::Serve }) as fn(u32, u16) -> Mood,
+            (|n, _| if n % 10 == 5 { Mood::Close } else { Mood::Serve }) as fn(u32, u16) -> Mood,
         ),
         ("not ready", "requests_retried", |n, _| {
             if n % 10 == 5 { Mood::Fail(Status::NAMESPACE_NOT_READY) } else { Mood::Serve }

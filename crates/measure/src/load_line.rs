@@ -136,7 +136,7 @@ fn line_of(seen: &Seen) -> LoadLine {
     let high = (high + fastest).max(measured.pooled + typical).min(seen.most(&levels, &effects).max(measured.pooled));
     let plateau_iops = Estimate { mean: measured.pooled.exp(), low: low.exp(), high: high.exp() };
 
-    let rise = quantile(drawn.iter().map(|(shape, _)| shape.last_doubling), 0.01);
+    let rise = quantile(drawn.iter().map(|(shape, _)| shape.last_doubling), 0.05);
     let still_rising = measured.last_doubling > RISING_A_DOUBLING && rise > 0.0;
     let line = (
         quantile(drawn.iter().map(|(shape, _)| shape.load_line.0), 0.025),
