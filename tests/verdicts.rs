@@ -249,7 +249,7 @@ fn every_verdict_fires_from_a_real_run() {
         found
     };
     seen.comes_up(&["rate-limited"], limited_by_rate);
-    let thinking = ["data", "--engine=psync", "--iodepth=1,2,4", "--time=9s", "--thinktime=30ms"];
+    let thinking = ["data", "--engine=psync", "--iodepth=1,2,4", "--time=9s", "--thinktime=5ms"];
     seen.comes_up(&["still-rising", "generator-ceiling", "uncertain"], || of_sweep(here, &thinking));
 
     // A recording of a million requests a second, by a thread that waits for each.
