@@ -6,8 +6,9 @@
 //!
 //! Ops that were in flight when the queue became full met a shorter one: the window begins when they have all
 //! completed. It ends before the drain. A completion within it counts with its whole latency, wherever the op began,
-//! and nothing else counts. So an op is as likely to count if it is slow as if it is fast: both ends are moments that
-//! no latency chooses (fixed times), and mean and percentiles are unbiased for any distribution of latencies.
+//! and nothing else counts. Where both ends are fixed times, no latency chooses them: an op is as likely to count if it
+//! is slow as if it is fast. A window that goes on, or that holds whole bursts, ends by the data; the bias of that is
+//! not proven to be small.
 //!
 //! Storage that answers in bursts, such as a limit that refills ten times a second, needs more: a window that holds
 //! three bursts and a half gives a rate that is a seventh too high or too low. There the window begins and ends at the
