@@ -99,6 +99,7 @@ fn a_run_has_a_headline_totals_and_jobs_that_can_be_told_apart() {
     let mut twin = run.jobs[0].clone();
     (twin.facts.engine, twin.facts.iodepth, twin.facts.synchronous, twin.clones) = ("psync".into(), 1, true, 128);
     (twin.depth.in_flight, twin.depth.in_flight_sum) = (vec![1000], 1000);
+    twin.depth.in_flight_ns = u128::from(twin.runtime_ns) * u128::from(twin.clones);
     run.jobs.insert(1, twin);
     let page = render(&[named("nightly.json", Document::Run(run.clone()))]);
     let text = report::text::run(&run, report::text::Style::default());

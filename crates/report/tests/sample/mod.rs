@@ -78,12 +78,12 @@ pub fn job(engine: &str, iodepth: u32, iops: f64, latency_ns: f64, seconds: u64)
         minor_faults: 412,
         looked_ns: 0,
     };
-    job.depth.in_flight = (0..32 - iodepth.leading_zeros())
-        .map(|bit| if bit + 1 == 32 - iodepth.leading_zeros() { ops } else { 1 })
-        .collect();
-    job.depth.in_flight_sum = u128::from(ops) * u128::from(iodepth);
+    let depth: u32 = if job.facts.synchronous { 1 } else { iodepth };
+    let full = 31 - depth.leading_zeros();
+    job.depth.in_flight = (0..=full).map(|bit| if bit == full { ops } else { 1 }).collect();
+    job.depth.in_flight_sum = u128::from(ops) * u128::from(depth);
     // The queue was a little short of full, as the tail of the latencies has no counterpart in the rate.
-    let in_flight_ns = u128::from(runtime_ns) * u128::from(if job.facts.synchronous { 1 } else { iodepth });
+    let in_flight_ns = u128::from(runtime_ns) * u128::from(depth);
     (job.depth.in_flight_ns, job.depth.issuing_in_flight_ns) = (in_flight_ns, in_flight_ns * 96 / 100);
     job.depth.issuing_ns = runtime_ns;
     job.depth.submitted = vec![0, ops];
