@@ -150,13 +150,14 @@ impl DirectionResult {
 impl CpuUsage {
     /// Adds the use of another clone.
     pub fn merge(&mut self, other: &CpuUsage) {
-        let CpuUsage { user_ns, system_ns, context_switches, major_faults, minor_faults, looked_ns } = other;
+        let CpuUsage { user_ns, system_ns, context_switches, major_faults, minor_faults, looked_ns, waited_ns } = other;
         self.user_ns += user_ns;
         self.system_ns += system_ns;
         self.context_switches += context_switches;
         self.major_faults += major_faults;
         self.minor_faults += minor_faults;
         self.looked_ns += looked_ns;
+        self.waited_ns += waited_ns;
     }
 
     /// The processor use since `earlier`.
@@ -168,6 +169,7 @@ impl CpuUsage {
             major_faults: self.major_faults.saturating_sub(earlier.major_faults),
             minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
             looked_ns: self.looked_ns.saturating_sub(earlier.looked_ns),
+            waited_ns: self.waited_ns.saturating_sub(earlier.waited_ns),
         }
     }
 }

@@ -157,12 +157,17 @@ pub fn welch_freedom(a: (f64, f64), b: (f64, f64)) -> f64 {
 pub struct Steadiness {
     /// The rise of a straight line through the samples from the first to the last, as a fraction of their mean.
     pub drift: f64,
-    /// True if that rise is more than chance (5 %), judged by batches.
+    /// True if that rise is more than chance explains, judged by batches.
     pub drift_is_significant: bool,
     /// The number of samples at the start that belong to a warm-up by MSER, at most half of all samples.
     pub warm_up: usize,
     /// The mean after the warm-up over the mean of all samples, minus 1.
     pub warm_up_effect: f64,
+    /// True if the samples of the warm-up differ from the others by more than chance explains, judged by batches.
+    pub warm_up_is_significant: bool,
+    /// The number of samples after the warm-up that belong to stalls: runs of at least two with less than half of the
+    /// median.
+    pub stalled: usize,
     /// Standard deviation over mean of the samples after the warm-up.
     pub variation: f64,
 }
@@ -176,16 +181,59 @@ pub fn steadiness(samples: &[f64]) -> Steadiness {
     if samples.len() < FEWEST_TO_JUDGE || all <= 0.0 {
         return Steadiness::default();
     }
-    let (slope, significant) = trend(&Batches::of(&detrended(samples)), samples);
     let warm_up = mser(samples);
-    let rest = &samples[warm_up..];
+    let (first, rest) = samples.split_at(warm_up);
+    let stalled = stalls(rest);
+    // Stalled samples say nothing of the drift of the others.
+    let running: Vec<f64> = rest.iter().zip(&stalled).filter(|(_, stalled)| !**stalled).map(|(x, _)| *x).collect();
+    let of_drift = if stalled.contains(&true) { &running[..] } else { samples };
+    let (slope, significant) = trend(&Batches::of(&detrended(of_drift)), of_drift);
+    let drift = slope * of_drift.len().saturating_sub(1) as f64 / mean(of_drift).max(f64::MIN_POSITIVE);
     Steadiness {
-        drift: slope * (samples.len() - 1) as f64 / all,
-        drift_is_significant: significant,
+        drift,
+        drift_is_significant: significant && of_drift.len() >= FEWEST_TO_JUDGE,
         warm_up,
         warm_up_effect: mean(rest) / all - 1.0,
+        warm_up_is_significant: differs(first, rest),
+        stalled: stalled.iter().filter(|stalled| **stalled).count(),
         variation: variance(rest).sqrt() / mean(rest).abs().max(f64::MIN_POSITIVE),
     }
+}
+
+/// Standard errors between a warm-up and the rest that chance does not explain: the rule that finds the warm-up looks
+/// at half of all places to cut, and takes the one that shows most.
+const SURE_WARM_UP: f64 = 5.0;
+
+/// True if the samples of `first` differ from those of `rest` by more than chance explains.
+fn differs(first: &[f64], rest: &[f64]) -> bool {
+    if first.is_empty() || rest.len() < 2 {
+        return false;
+    }
+    let batches = Batches::of(rest);
+    // The deviation of one sample, dependence included.
+    let deviation = batches.standard_error() * (rest.len() as f64).sqrt();
+    let error = deviation * (1.0 / first.len() as f64 + 1.0 / rest.len() as f64).sqrt();
+    (mean(first) - mean(rest)).abs() > SURE_WARM_UP * error
+}
+
+/// The part of the median that a stall stays below.
+const STALLED: f64 = 0.5;
+/// Samples that a stall has at least: one alone may be an accident of the clock.
+const SHORTEST_STALL: usize = 2;
+
+/// True for each sample that belongs to a stall.
+fn stalls(samples: &[f64]) -> Vec<bool> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let below = STALLED * sorted_quantile(&sorted, 0.5);
+    let mut out = vec![false; samples.len()];
+    let mut from = 0;
+    for run in samples.chunk_by(|a, b| (*a < below) == (*b < below)) {
+        let to = from + run.len();
+        out[from..to].fill(run[0] < below && run.len() >= SHORTEST_STALL);
+        from = to;
+    }
+    out
 }
 
 /// Least-squares slope and intercept over the index.
@@ -207,6 +255,9 @@ fn detrended(samples: &[f64]) -> Vec<f64> {
     samples.iter().enumerate().map(|(index, sample)| sample - start - slope * index as f64).collect()
 }
 
+/// The probability that a steady series seems to drift: each of the dozens of rows of a sweep is judged.
+const WRONG_DRIFT: f64 = 0.0003;
+
 /// The slope, and true if it is more than the residuals' batches explain.
 fn trend(residuals: &Batches, samples: &[f64]) -> (f64, bool) {
     let (slope, _) = line(samples);
@@ -216,7 +267,7 @@ fn trend(residuals: &Batches, samples: &[f64]) -> (f64, bool) {
     let deviation = residuals.standard_error() * n.sqrt();
     let error = deviation / (n * (n * n - 1.0) / 12.0).sqrt();
     let freedom = (residuals.freedom() - 1.0).max(1.0);
-    (slope, slope.abs() > error * t_quantile(0.975, freedom))
+    (slope, slope.abs() > error * t_quantile(1.0 - WRONG_DRIFT / 2.0, freedom))
 }
 
 /// The number of samples to leave out at the start so that the standard error of the rest is smallest, at most half:
@@ -372,6 +423,41 @@ mod tests {
         let falling: Vec<f64> = (0..60).map(|i| 100.0 - 0.5 * f64::from(i) + 3.0 * noise.normal()).collect();
         let found = steadiness(&falling);
         assert!(found.drift_is_significant && (-0.45..-0.25).contains(&found.drift), "{found:?}");
+    }
+
+    /// A steady storage whose noise has any deviation and dependence, measured for any time.
+    #[test]
+    fn a_steady_series_has_no_drift_no_warm_up_and_no_stall() {
+        let (mut drifts, mut warm_ups, mut stalls) = (0, 0, 0);
+        for seed in 0..4000 {
+            let mut noise = Noise::new(seed);
+            let (n, deviation) = (8 + (seed as usize * 7) % 113, [0.02, 0.05, 0.1, 0.15][seed as usize % 4]);
+            let dependence = [0.0, 0.3, 0.6][seed as usize % 3];
+            let samples: Vec<f64> =
+                noise.autoregressive(dependence, n).iter().map(|x| 100.0 * (1.0 + deviation * x)).collect();
+            let found = steadiness(&samples);
+            drifts += u32::from(found.drift_is_significant && found.drift.abs() > 0.1);
+            warm_ups += u32::from(found.warm_up_is_significant && found.warm_up_effect.abs() > 0.05);
+            stalls += u32::from(found.stalled * 20 >= n);
+        }
+        assert!(drifts <= 20 && warm_ups <= 20 && stalls <= 4, "{drifts}, {warm_ups}, {stalls} of 4000");
+    }
+
+    #[test]
+    fn stalls_are_found_wherever_they_lie() {
+        let mut noise = Noise::new(3);
+        let mut of = |stalled: fn(usize) -> bool, level: f64| {
+            let samples: Vec<f64> =
+                (0..120).map(|i| if stalled(i) { level } else { 100.0 } * (1.0 + 0.05 * noise.normal())).collect();
+            steadiness(&samples)
+        };
+        let each_five_seconds = of(|i| i % 50 >= 40, 0.0);
+        assert_eq!((each_five_seconds.stalled, each_five_seconds.warm_up), (20, 0), "{each_five_seconds:?}");
+        let at_the_end = of(|i| i >= 110, 10.0);
+        assert_eq!(at_the_end.stalled, 10, "{at_the_end:?}");
+        assert!(!at_the_end.drift_is_significant || at_the_end.drift.abs() < 0.1, "{at_the_end:?}");
+        assert_eq!(of(|i| i == 60, 0.0).stalled, 0, "an accident");
+        assert_eq!(of(|_| false, 0.0).stalled, 0);
     }
 
     #[test]

@@ -48,6 +48,14 @@ pub fn usage(who: Who) -> Usage {
     }
 }
 
+/// Nanoseconds for which the calling thread was ready to run and waited for a processor: the second field of
+/// /proc/thread-self/schedstat (Documentation/scheduler/sched-stats.rst of Linux). None where the kernel does not count
+/// them.
+pub fn waited_for_cpu_ns() -> Option<u64> {
+    let fields = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    fields.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// True if the calling thread is the first of its process: the only one that fork(2) left, for instance.
 pub fn is_main_thread() -> bool {
     // SAFETY: gettid and getpid take no argument and cannot fail.

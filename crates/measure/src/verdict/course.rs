@@ -9,6 +9,8 @@ use crate::stats;
 const WARM_UP_MATTERS: f64 = 0.05;
 /// Change from start to end, as a part of the mean, from which on a drift matters.
 const DRIFT_MATTERS: f64 = 0.1;
+/// Part of the time from which on stalls matter.
+const STALLS_MATTER: f64 = 0.05;
 /// Standard deviation between intervals, as a part of the mean, from which on the mean describes no interval.
 const WILD: f64 = 0.5;
 /// Standard deviations of a count within which chance explains it.
@@ -26,7 +28,11 @@ pub(super) fn not_steady(job: &JobResult) -> Option<Verdict> {
     let (all, rest) = (counts.iter().sum::<f64>(), counts.iter().skip(found.warm_up).sum::<f64>());
     let warm_up_by_chance = CHANCE * (1.0 / rest.max(1.0) - 1.0 / all.max(1.0)).max(0.0).sqrt();
     let variation_by_chance = stats::mean(&counts[found.warm_up.min(counts.len())..]).max(1.0).recip();
-    let what = if found.warm_up_effect.abs() > WARM_UP_MATTERS.max(warm_up_by_chance) {
+    let stalled = found.stalled as f64 / rates.len().max(1) as f64;
+    // By chance, a step of few ops has less than half of the median now and then.
+    let stalls_by_chance = CHANCE * variation_by_chance.sqrt();
+    let warmed_up = found.warm_up_is_significant && found.warm_up_effect.abs() > WARM_UP_MATTERS.max(warm_up_by_chance);
+    let what = if warmed_up {
         let warm_up_ns = found.warm_up as u64 * job.interval_ns;
         let than = if found.warm_up_effect < 0.0 { "faster" } else { "slower" };
         format!(
@@ -38,6 +44,13 @@ pub(super) fn not_steady(job: &JobResult) -> Option<Verdict> {
         // The drift is a part of the mean, which lies in the middle of the line.
         let half = (found.drift / 2.0).clamp(-0.95, 0.95);
         format!("IOPS changed by {} from start to end", figures::change((1.0 + half) / (1.0 - half) - 1.0))
+    } else if stalled >= STALLS_MATTER && stalls_by_chance < 0.5 {
+        let each = job.interval_ns as f64;
+        format!(
+            "for {} of {} IOPS were less than half of the usual",
+            nanoseconds(found.stalled as f64 * each),
+            nanoseconds(rates.len() as f64 * each)
+        )
     } else if found.variation.powi(2) - variation_by_chance > WILD.powi(2) {
         format!("IOPS varied by {} (standard deviation) from interval to interval", percent(found.variation))
     } else {

@@ -15,6 +15,8 @@ const DEPTH_REACHED: f64 = 0.5;
 const ROUNDS_TO_SETTLE: u64 = 10;
 /// Part of a CPU from which on a clone has none left; the rest is the accounting's error.
 const BUSY_CLONE: f64 = 0.95;
+/// Part of the time from which on a clone's waits for a CPU matter: a quiet machine has a hundredth.
+const STARVED: f64 = 0.1;
 /// Part of all CPUs from which on clones wait for one.
 const BUSY_MACHINE: f64 = 0.9;
 /// Part of an asked rate that counts as met: a rate limiter's burst and the last interval are a few percent.
@@ -91,18 +93,31 @@ impl CpuUsage {
     }
 }
 
-/// True if each clone needed a whole CPU for as long as the job ran.
+/// True if each clone needed a whole CPU for as long as the job ran, whether it had one or not.
 fn keeps_cpus_busy(job: &JobResult) -> bool {
     let available = job.runtime_ns as f64 * clones(job);
-    let used = job.cpu.needed_ns() as f64;
-    job.runtime_ns >= LEAST_ACCOUNTED_NS && used >= available * BUSY_CLONE
+    let wanted = job.cpu.needed_ns() as f64 + job.cpu.waited_ns as f64;
+    job.runtime_ns >= LEAST_ACCOUNTED_NS && wanted >= available * BUSY_CLONE
 }
 
 pub(super) fn generator_cpu_bound(job: &JobResult) -> Option<Verdict> {
-    if touches_no_storage(job) || !keeps_cpus_busy(job) {
+    if touches_no_storage(job) || job.runtime_ns < LEAST_ACCOUNTED_NS {
         return None;
     }
     let available = job.runtime_ns as f64 * clones(job);
+    let waited = job.cpu.waited_ns as f64 / available;
+    if waited >= STARVED {
+        return Some(verdict(
+            "generator-cpu-bound",
+            Severity::Warning,
+            format!("the job was ready to run and waited for a CPU for {} of the time", percent(waited.min(1.0))),
+            "Other programs, or more clones than CPUs, had the CPU: the job issued and reaped late, so rates are too low and latencies hold that wait.",
+            "Stop the other programs, give the job CPUs of its own (cpus_allowed), or use fewer clones.",
+        ));
+    }
+    if !keeps_cpus_busy(job) {
+        return None;
+    }
     let used = (job.cpu.user_ns + job.cpu.system_ns) as f64;
     let user = job.cpu.user_ns as f64 / used;
     Some(verdict(

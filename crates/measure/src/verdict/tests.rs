@@ -177,6 +177,9 @@ fn generator_cpu_bound() {
         |looked_ns| move |job: &mut JobResult| (job.cpu.system_ns, job.cpu.looked_ns) = (7_900_000_000, looked_ns);
     assert_eq!(codes(sound(), looks(1_000_000_000)), NONE, "a clone that looks for completions could sleep");
     assert_eq!(codes(sound(), looks(100_000_000)), ["generator-cpu-bound"]);
+    let waits = |waited_ns| move |job: &mut JobResult| job.cpu.waited_ns = waited_ns;
+    assert_eq!(codes(sound(), waits(300_000_000)), NONE);
+    assert_eq!(codes(sound(), waits(4_000_000_000)), ["generator-cpu-bound"]);
     let null = |job: &mut JobResult| (job.cpu.system_ns, job.facts.engine) = (8_000_000_000, "null".into());
     assert_eq!(codes(sound(), null), NONE);
 }
@@ -233,6 +236,13 @@ fn not_steady() {
     assert_eq!(codes(sound(), shaped(|i| if i < 5 { 20_000 } else { 5_000 + i % 3 })), ["not-steady"]);
     assert_eq!(codes(sound(), shaped(|i| 5_000 - 100 * i + i % 2)), ["not-steady"]);
     assert_eq!(codes(sound(), shaped(|i| if i % 2 == 0 { 100 } else { 9_000 })), ["not-steady"]);
+    let what = |change: fn(u64) -> u64| {
+        let mut job = sound();
+        shaped(change)(&mut job);
+        for_job(&job).verdicts.into_iter().map(|verdict| verdict.what).collect::<Vec<_>>()
+    };
+    let stalls = ["for 1 s of 10 s IOPS were less than half of the usual"];
+    assert_eq!(what(|i| if i >= 18 { 500 } else { 5_000 + i % 3 }), stalls);
     assert_eq!(codes(sound(), shaped(|i| 5_000 + 300 * (i * 7 % 5))), NONE);
     assert_eq!(codes(sound(), |job| job.intervals.truncate(4)), ["steadiness-unknown"]);
     // Arrivals at random, five for two intervals: their number varies by itself. A hundred times as many may not.
