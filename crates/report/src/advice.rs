@@ -1,10 +1,11 @@
 //! The one sentence that a sweep ends with.
 
 use measure::axis::AxisKind;
-use measure::figures::{count, nanoseconds, percent, plain};
+use measure::figures::{bytes_per_second, count, nanoseconds, percent, plain};
 use measure::schema::{Answer, Curve, Estimate, LoadLine, Point, SweepResult};
 
 use crate::limits;
+use crate::text::has_different_blocks;
 
 /// Curves whose plateaus differ by less than this are equally fast; the one with the lower latency is then better.
 const EQUAL: f64 = 0.03;
@@ -19,6 +20,9 @@ const EQUAL: f64 = 0.03;
 pub fn advice(sweep: &SweepResult) -> String {
     limits::advice(sweep).unwrap_or_else(|| {
         let told = at_line(&sweep.axis, &sweep.curves, sweep.ceiling_iops);
+        if sweep.curves.len() > 1 && has_different_blocks(sweep) {
+            return of_blocks(sweep, &told);
+        }
         match rivals(&sweep.curves).as_slice() {
             [_, _, ..] if !told.is_empty() => {
                 let names = rivals(&sweep.curves).join(", ");
@@ -27,6 +31,33 @@ pub fn advice(sweep: &SweepResult) -> String {
             _ => told,
         }
     })
+}
+
+/// The sentences on curves whose blocks have different sizes: small blocks give most ops and large blocks most bytes,
+/// so that neither is the best. `told` is the sentence on the curve with most ops.
+fn of_blocks(sweep: &SweepResult, told: &str) -> String {
+    let by_ops = chosen(&sweep.curves);
+    let by_bytes = chosen_by(&sweep.curves, |curve| plateau_bytes(curve).unwrap_or_default());
+    let Some(curve) = by_bytes.filter(|index| Some(*index) != by_ops).map(|index| &sweep.curves[index]) else {
+        return told.to_string();
+    };
+    let axis = if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis };
+    let most = bytes_per_second(plateau_bytes(curve).unwrap_or_default());
+    let at = match (curve.line.as_ref().map(LoadLine::answer), shown(curve)) {
+        (Some(Answer::At(_)), Some(point)) => {
+            format!(", {axis} {}, with {most} at {}", plain(point.x), nanoseconds(point.job.lat_ns().mean()))
+        }
+        _ => format!(", with {most}"),
+    };
+    format!("Most ops a second: {told} Most bytes a second: {}{at}.", curve.label)
+}
+
+/// Bytes per second at the plateau of a curve; None without a plateau.
+fn plateau_bytes(curve: &Curve) -> Option<f64> {
+    let plateau = curve.line.as_ref()?.plateau()?.mean;
+    let highest = curve.points.iter().max_by(|a, b| a.iops.mean.total_cmp(&b.iops.mean))?;
+    let bytes_an_op = highest.bytes_per_second.mean / highest.iops.mean;
+    bytes_an_op.is_finite().then_some(plateau * bytes_an_op)
 }
 
 /// The sentence on the load line.
@@ -103,12 +134,17 @@ fn shown(curve: &Curve) -> Option<&Point> {
 /// lowest latency at its line. A curve whose load line can be named goes before one whose cannot. None without a curve
 /// that was judged.
 pub(crate) fn chosen(curves: &[Curve]) -> Option<usize> {
+    chosen_by(curves, |curve| curve.line.as_ref().map_or(0.0, |line| line.plateau_iops.mean))
+}
+
+/// [`chosen`], by another figure of the plateau.
+fn chosen_by(curves: &[Curve], plateau: impl Fn(&Curve) -> f64) -> Option<usize> {
     let all = || curves.iter().enumerate().filter_map(|(index, curve)| Some((index, curve.line.as_ref()?)));
     let named = |line: &LoadLine| !matches!(line.answer(), Answer::Unnamed(_));
     let any_named = all().any(|(_, line)| named(line));
     let candidates = || all().filter(|(_, line)| named(line) || !any_named);
-    let highest = candidates().map(|(_, line)| line.plateau_iops.mean).fold(0.0, f64::max);
-    let equals = candidates().filter(|(_, line)| line.plateau_iops.mean >= highest * (1.0 - EQUAL));
+    let highest = candidates().map(|(index, _)| plateau(&curves[index])).fold(0.0, f64::max);
+    let equals = candidates().filter(|(index, _)| plateau(&curves[*index]) >= highest * (1.0 - EQUAL));
     let latency = |index: usize| shown(&curves[index]).map_or(f64::INFINITY, |point| point.job.lat_ns().mean());
     equals.map(|(index, _)| index).min_by(|&a, &b| latency(a).total_cmp(&latency(b)))
 }
@@ -173,6 +209,21 @@ mod tests {
         let quick = curve("guasi", 121e3, 4.0, 50_000);
         assert!(at_line("iodepth", &[fast, quick, slow], None).starts_with("guasi, iodepth 4"));
         assert_eq!(at_line("iodepth", &[Curve::default()], None), "");
+    }
+
+    /// A device of 1 GB/s and 100k ops a second: small blocks have most ops, large blocks most bytes.
+    #[test]
+    fn blocks_of_different_sizes_have_no_single_winner() {
+        let of = |label: &str, bytes: f64, plateau: f64, line: f64| {
+            let mut curve = curve(label, plateau, line, 100_000);
+            curve.points.iter_mut().for_each(|point| point.bytes_per_second = near(point.iops.mean * bytes));
+            curve
+        };
+        let curves = vec![of("bs 4k", 4096.0, 100e3, 8.0), of("bs 128k", 131_072.0, 7.6e3, 4.0)];
+        let said =
+            advice(&SweepResult { curves, axis: "iodepth".into(), across: "bs".into(), ..SweepResult::default() });
+        assert!(said.starts_with("Most ops a second: bs 4k, iodepth 8: "), "{said}");
+        assert!(said.contains("Most bytes a second: bs 128k, iodepth 4, with "), "{said}");
     }
 
     #[test]
