@@ -83,11 +83,22 @@ impl Series {
 
 /// The series of all sweeps over iodepth, by name. The same result twice counts once.
 pub fn of(sweeps: &[(PathBuf, SweepResult)]) -> Vec<Series> {
-    // The name is for readers: "a scratch file in ." is one on any disk. The paths tell the targets apart.
-    let mut named: BTreeMap<(String, Vec<PathBuf>), Vec<Entry>> = BTreeMap::new();
-    for (path, sweep) in sweeps.iter().filter(|(_, sweep)| sweep.axis == "iodepth") {
+    // The name is for readers: "a scratch file in ." is one on any disk, and one path may lie on another disk today.
+    // Paths and the identity of the storage tell the targets apart.
+    type Key = (String, Vec<PathBuf>, Option<String>);
+    let mut named: BTreeMap<Key, Vec<Entry>> = BTreeMap::new();
+    let over_depth = || sweeps.iter().filter(|(_, sweep)| sweep.axis == "iodepth");
+    for (path, sweep) in over_depth() {
+        // A result that does not record its storage joins the others of its paths, if these have one storage.
+        let mut known = over_depth()
+            .filter(|(_, other)| other.paths == sweep.paths)
+            .filter_map(|(_, other)| other.storage.identity());
+        let identity = sweep.storage.identity().or_else(|| {
+            let first = known.next()?;
+            known.all(|other| other == first).then_some(first)
+        });
         for curve in &sweep.curves {
-            let entries = named.entry((name_of(sweep, curve), sweep.paths.clone())).or_default();
+            let entries = named.entry((name_of(sweep, curve), sweep.paths.clone(), identity.clone())).or_default();
             let entry = entry(path, sweep, curve);
             let is_known = |known: &Entry| known.started_unix_ms == entry.started_unix_ms && known.line == entry.line;
             if !entries.iter().any(is_known) {
@@ -95,10 +106,17 @@ pub fn of(sweeps: &[(PathBuf, SweepResult)]) -> Vec<Series> {
             }
         }
     }
+    let mut on: BTreeMap<(String, Vec<PathBuf>), usize> = BTreeMap::new();
+    for (name, paths, _) in named.keys() {
+        *on.entry((name.clone(), paths.clone())).or_default() += 1;
+    }
     let mut all: Vec<Series> = named
         .into_iter()
-        .map(|((name, _), mut entries)| {
+        .map(|((name, paths, identity), mut entries)| {
             entries.sort_by_key(|entry| entry.started_unix_ms);
+            let shared = on[&(name.clone(), paths)] > 1;
+            let storage = identity.map_or("unknown storage".into(), |identity| identity.replace('\n', " + "));
+            let name = if shared { format!("{name}, {storage}") } else { name };
             Series { name, entries, fewest: 0, plateau: Vec::new(), load_line: Vec::new() }
         })
         .collect();
@@ -145,6 +163,8 @@ fn entry(path: &Path, sweep: &SweepResult, curve: &Curve) -> Entry {
 
 #[cfg(test)]
 mod tests {
+    use measure::schema::Disk;
+
     use super::*;
 
     #[test]
@@ -163,6 +183,31 @@ mod tests {
         let history = of(&[swept("/mnt/a", 1), swept("/mnt/b", 2), swept("/mnt/a", 3)]);
         let told: Vec<(&str, usize)> = history.iter().map(|one| (one.name.as_str(), one.entries.len())).collect();
         assert_eq!(told, [("a scratch file in . (/mnt/a) psync", 2), ("a scratch file in . (/mnt/b) psync", 1)]);
+    }
+
+    #[test]
+    fn two_disks_on_one_path_are_two_histories() {
+        let swept = |serial: &str, started_unix_ms| {
+            let mut sweep = SweepResult {
+                axis: "iodepth".into(),
+                target: "a scratch file in /mnt".into(),
+                paths: vec!["/mnt".into()],
+                curves: vec![Curve { label: "psync".into(), ..Curve::default() }],
+                ..SweepResult::default()
+            };
+            if !serial.is_empty() {
+                sweep.storage.disks = vec![Disk { name: "sda".into(), serial: serial.into(), ..Disk::default() }];
+            }
+            sweep.provenance.started_unix_ms = started_unix_ms;
+            (PathBuf::from("a.json"), sweep)
+        };
+        let told = |sweeps: &[(PathBuf, SweepResult)]| {
+            of(sweeps).iter().map(|one| (one.name.clone(), one.entries.len())).collect::<Vec<_>>()
+        };
+        let name = "a scratch file in /mnt psync";
+        assert_eq!(told(&[swept("", 0), swept("A", 1), swept("A", 2)]), [(name.into(), 3)], "an earlier version's");
+        let both = told(&[swept("A", 1), swept("B", 2), swept("A", 3)]);
+        assert_eq!(both, [(format!("{name}, A"), 2), (format!("{name}, B"), 1)]);
     }
 
     #[test]

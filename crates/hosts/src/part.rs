@@ -1,7 +1,7 @@
 //! The parts that ranks hand over at the end. They are merged exactly, in any order, along the tree.
 
 use measure::schema::{
-    Ended, FilesResult, HostResult, HostsResult, JobResult, PhaseResult, Provenance, RankFailure, RunResult,
+    Ended, FilesResult, HostResult, HostsResult, JobResult, PhaseResult, Provenance, RankFailure, RunResult, Storage,
 };
 use measure::verdict::{self, Judgement};
 use measure::{merge_jobs, merge_phases};
@@ -145,6 +145,7 @@ impl Part {
             global_options: self.global_options,
             jobs: self.jobs,
             disks: Vec::new(),
+            storage: Storage::default(),
             verdicts: Vec::new(),
             checks: Vec::new(),
             ended: self.ended,

@@ -19,6 +19,7 @@ mod peers;
 mod run;
 mod runner;
 pub mod smallfiles;
+mod storage;
 pub mod sweep;
 pub mod verify;
 

@@ -50,6 +50,7 @@ pub fn cpu_usage() -> CpuUsage {
         major_faults: used.major_faults,
         minor_faults: used.minor_faults,
         looked_ns: looking::looked_ns(),
+        waited_ns: process::waited_for_cpu_ns().unwrap_or_default(),
     }
 }
 

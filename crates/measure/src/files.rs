@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Histogram;
 use crate::hosts::HostsResult;
 use crate::over_time::OverTime;
-use crate::schema::{CpuUsage, DiskUtil, Ended, JobError, Provenance, Verified};
+use crate::schema::{CpuUsage, DiskUtil, Ended, JobError, Provenance, Storage, Verified};
 use crate::verdict::{Check, Verdict};
 
 /// The result of `plimsoll files`.
@@ -24,6 +24,9 @@ pub struct FilesResult {
     pub phases: Vec<PhaseResult>,
     /// The disks below the directory, members of stacked devices included.
     pub disks: Vec<DiskUtil>,
+    /// The storage below the files; empty in results of versions that did not record it.
+    #[serde(default)]
+    pub storage: Storage,
     /// The first failure, if any.
     pub error: Option<JobError>,
     /// Statements about the run as a whole; those on one phase are with the phase.

@@ -110,7 +110,7 @@ fn plausible(document: &Document) -> bool {
         |depth: &DepthDistribution| small(&depth.in_flight) && small(&depth.submitted) && small(&depth.completed);
     let job = |job: &JobResult| {
         small(&[job.start_unix_ms, job.runtime_ns, job.elapsed_ns, job.interval_ns])
-            && small(&[job.cpu.user_ns, job.cpu.system_ns, job.cpu.looked_ns])
+            && small(&[job.cpu.user_ns, job.cpu.system_ns, job.cpu.looked_ns, job.cpu.waited_ns])
             && job.directions.iter().all(|(_, result)| direction(result))
             && job.intervals.iter().all(interval)
             && depth(&job.depth)

@@ -126,6 +126,8 @@ pub struct Mount {
     pub kind: String,
     /// The mounted device or export: `/dev/sda1`, `server:/export`.
     pub source: String,
+    /// The options of the mount and of its file system: `rw,relatime,errors=remount-ro`.
+    pub options: String,
 }
 
 impl Mount {
@@ -142,15 +144,34 @@ pub fn mounts() -> Vec<Mount> {
     fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines().filter_map(parse_mount).collect()
 }
 
+/// The mount that a path lies on; of a path that does not exist, that of the nearest directory that does. None for a
+/// device, and where mountinfo has no line for the path.
+pub fn mount_of(path: &Path) -> Option<Mount> {
+    let existing: PathBuf = path.ancestors().find_map(|path| fs::canonicalize(path).ok())?;
+    let metadata = fs::metadata(&existing).ok()?;
+    let is_device = metadata.mode() & libc::S_IFMT == libc::S_IFBLK || metadata.mode() & libc::S_IFMT == libc::S_IFCHR;
+    let device = Device::from_number(metadata.dev());
+    let holds = |mount: &Mount| mount.device == device && existing.starts_with(&mount.place);
+    // A later mount covers an earlier one on the same directory.
+    let mounts = mounts().into_iter().filter(|mount| !is_device && holds(mount));
+    mounts.max_by_key(|mount| mount.place.len())
+}
+
 fn parse_mount(line: &str) -> Option<Mount> {
     let (left, right) = line.split_once(" - ")?;
     let left: Vec<&str> = left.split(' ').collect();
     let mut right = right.split(' ');
+    let (kind, source) = (right.next()?.to_string(), unescape(right.next()?));
+    let mut options: Vec<&str> = left.get(5)?.split(',').collect();
+    options.extend(right.next().unwrap_or_default().split(',').filter(|option| !option.is_empty()));
+    let mut seen = std::collections::HashSet::new();
+    options.retain(|option| seen.insert(*option));
     Some(Mount {
         device: parse_device(left.get(2)?)?,
         place: unescape(left.get(4)?),
-        kind: right.next()?.to_string(),
-        source: unescape(right.next()?),
+        kind,
+        source,
+        options: options.join(","),
     })
 }
 
@@ -405,7 +426,23 @@ mod tests {
         let mount =
             parse_mount(r"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 - ext3 /dev/root rw,errors=continue").unwrap();
         let device = Device { major: 98, minor: 0 };
-        assert_eq!(mount, Mount { device, place: "/mnt 2".into(), kind: "ext3".into(), source: "/dev/root".into() });
+        assert_eq!(
+            mount,
+            Mount {
+                device,
+                place: "/mnt 2".into(),
+                kind: "ext3".into(),
+                source: "/dev/root".into(),
+                options: "rw,noatime,errors=continue".into()
+            }
+        );
         assert!(mounts().iter().any(|mount| mount.place == "/"));
+    }
+
+    #[test]
+    fn a_path_lies_on_the_closest_mount() {
+        assert_eq!(mount_of(Path::new("/proc/self/status")).unwrap().kind, "proc");
+        assert_eq!(mount_of(Path::new("/proc/nonexistent/file")).unwrap().place, "/proc");
+        assert_eq!(mount_of(Path::new("/dev/null")), None);
     }
 }

@@ -1,5 +1,6 @@
 //! The schedule of the clones: stonewalls, `wait_for`, start delays, `exitall`, and the merging of reports.
 
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
@@ -10,7 +11,7 @@ use job::engines::EngineSpec;
 use job::iolog::Summary;
 use job::job::{ExitWhat, Plan};
 use job::workload::random;
-use measure::schema::{Ended, JobResult, RunResult};
+use measure::schema::{Ended, JobResult, RunResult, Storage};
 use measure::{PerDirection, verdict};
 use sys::clock::{Clock, monotonic_ns, realtime_ns};
 
@@ -30,6 +31,7 @@ use crate::files::{self, Backing, Context, Target, elsewhere};
 use crate::machine::{DiskWatch, provenance};
 use crate::peers::{self, Peers, Stage};
 use crate::run::{Control, Phase, Progress};
+use crate::storage;
 
 /// The time between two looks of the runner at its clones.
 const POLL: Duration = Duration::from_millis(1);
@@ -105,7 +107,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
         .map_err(|error| no_memory(error).hint("--status-interval takes a descriptor for each clone: ulimit -n"))?;
 
     let flows = flows(plan, &clones);
-    let disks = watch_disks(plan, &makers, &clones);
+    let (disks, storage) = watch_disks(plan, &makers, &clones);
     let places = places(plan);
     let describe = |results: Vec<JobResult>, ended: Ended| {
         let mut result = RunResult {
@@ -113,6 +115,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
             global_options: plan.global_options.clone(),
             jobs: merge(plan, &places, results),
             disks: disks.so_far(),
+            storage: storage.clone(),
             verdicts: Vec::new(),
             checks: Vec::new(),
             ended,
@@ -188,8 +191,8 @@ fn flows(plan: &Plan, clones: &[Clone]) -> Vec<Vec<(usize, u32)>> {
     plan.jobs.iter().map(|job| job.rate.flow.map_or_else(Vec::new, |flow| share(flow.id).collect())).collect()
 }
 
-/// The disks below the files of all jobs that want to know of them.
-fn watch_disks(plan: &Plan, makers: &[Maker], clones: &[Clone]) -> DiskWatch {
+/// The disks below the files of all jobs that want to know of them, and their description.
+fn watch_disks(plan: &Plan, makers: &[Maker], clones: &[Clone]) -> (DiskWatch, Storage) {
     let mut paths = Vec::new();
     for clone in clones {
         let engine = makers[clone.job].spec;
@@ -199,7 +202,7 @@ fn watch_disks(plan: &Plan, makers: &[Maker], clones: &[Clone]) -> DiskWatch {
             paths.extend(target.names().map(str::to_owned));
         }
     }
-    DiskWatch::start(paths.iter().map(String::as_str))
+    (DiskWatch::start(paths.iter().map(String::as_str)), storage::of(paths.iter().map(Path::new)))
 }
 
 /// The zones of all files of jobs with `zonemode=zbd`, before any clone starts: clones share them.

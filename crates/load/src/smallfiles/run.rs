@@ -1,6 +1,7 @@
 //! From a plan to its result: processes, threads, gates, and the merging of their reports.
 
 use std::ffi::CStr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,7 +20,7 @@ use super::target::Target;
 use super::worker::{self, Orders, Report};
 use crate::machine::{DiskWatch, provenance};
 use crate::peers::{self, Peers, Stage};
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, storage};
 
 /// The caller's means to stop, watch, hold back and join a plan while it runs.
 #[derive(Default)]
@@ -138,6 +139,7 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
         facts,
         phases: merged(reports.of, pulse),
         disks,
+        storage: storage::of(local_path(plan).into_iter().map(Path::new)),
         error,
         verdicts: Vec::new(),
         checks: Vec::new(),

@@ -34,7 +34,7 @@ use measure::verdict::{self, Judgement, Verdict};
 
 use crate::peers::Peers;
 use crate::run::{Control, Progress};
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, storage};
 
 pub use axis::{Axis, Role};
 pub use crew::{Crew, Order, Spot};
@@ -344,6 +344,7 @@ fn frame(request: &Request, effort: &Effort, workload: &Workload, crew: Option<&
         resumed: request.resume.as_ref().map(Resume::parts).unwrap_or_default(),
         target: workload.name.clone() + &among,
         paths: workload.paths.clone(),
+        storage: storage::of(workload.paths.iter().map(|path| path.as_path())),
         axis: effort.axis.name().into(),
         across: effort.across.as_ref().map(|across| across.name().into()).unwrap_or_default(),
         objectives: effort.objectives.iter().map(Objective::to_string).collect(),

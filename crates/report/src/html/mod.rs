@@ -16,7 +16,7 @@ mod table;
 use std::fmt::Write;
 
 use measure::Histogram;
-use measure::schema::{Document, Ended, Machine, Provenance};
+use measure::schema::{Document, Ended, Machine, Provenance, Storage};
 use measure::verdict::{Gathered, Verdict};
 
 use crate::believed::Checked;
@@ -47,7 +47,7 @@ pub fn render(documents: &[NamedDocument]) -> String {
     }
     for named in documents {
         if documents.len() > 1 {
-            let about = about(provenance(&named.document));
+            let about = about(&named.document);
             let _ = write!(body, "<h2>{}</h2><p class=\"about\">{about}</p>", escape(&named.name));
         }
         match &named.document {
@@ -78,7 +78,7 @@ fn page(documents: &[NamedDocument], body: &str) -> String {
                 Document::Run(run) => run::headline(run),
                 Document::Files(files) => files::headline(files),
             };
-            (sentence, about(provenance(&one.document)))
+            (sentence, about(&one.document))
         }
         many => (format!("{} results side by side", many.len()), String::new()),
     };
@@ -108,6 +108,16 @@ fn provenance(document: &Document) -> &Provenance {
     }
 }
 
+/// The storage of a document; None for a comparison, whose runs may have several.
+fn storage(document: &Document) -> Option<&Storage> {
+    match document {
+        Document::Run(run) => Some(&run.storage),
+        Document::Sweep(sweep) => Some(&sweep.storage),
+        Document::Comparison(_) => None,
+        Document::Files(files) => Some(&files.storage),
+    }
+}
+
 fn ended(document: &Document) -> Ended {
     match document {
         Document::Run(run) => run.ended,
@@ -117,8 +127,9 @@ fn ended(document: &Document) -> Ended {
     }
 }
 
-/// Command, machine, time and version, as far as known; escaped.
-fn about(provenance: &Provenance) -> String {
+/// Command, machine, storage, time and version, as far as known; escaped.
+fn about(document: &Document) -> String {
+    let provenance = provenance(document);
     let mut parts = Vec::new();
     if !provenance.command.is_empty() {
         parts.push(format!("<code>{}</code>", unbroken(&provenance.command.join(" "))));
@@ -133,6 +144,7 @@ fn about(provenance: &Provenance) -> String {
     add(kernel.clone());
     add(if *cpus > 0 { format!("{cpus} x {cpu}") } else { cpu.clone() });
     add(if *memory_bytes > 0 { measure::figures::bytes(*memory_bytes as f64) } else { String::new() });
+    add(storage(document).map(Storage::described).unwrap_or_default());
     add(if clock.is_empty() { String::new() } else { format!("clock {clock}") });
     add(if provenance.started_unix_ms > 0 { time::utc(provenance.started_unix_ms / 1000) } else { String::new() });
     add(if provenance.version.is_empty() { String::new() } else { format!("version {}", provenance.version) });

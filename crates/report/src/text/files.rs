@@ -9,7 +9,7 @@ use measure::schema::{Ended, FilesResult, PhaseResult, Work};
 
 use super::Table;
 use super::run::grouped;
-use super::{Style, Tone, machine, verdicts, wrap};
+use super::{Style, Tone, machine, measured_on, verdicts, wrap};
 
 /// Threads are listed one by one up to this many; beyond, the slowest and the fastest say enough.
 const LISTED: usize = 16;
@@ -69,10 +69,7 @@ pub fn files(result: &FilesResult, style: Style) -> String {
         Ended::Failed => out.push_str(&style.paint(Tone::Bad, "Failed: at least one operation ended with an error.\n")),
     }
     let on = machine(&result.provenance.machine);
-    if !on.is_empty() {
-        let _ = writeln!(out, "{}", style.paint(Tone::Soft, &format!("on {on}")));
-    }
-    out
+    out + &measured_on(&on, &result.storage, style)
 }
 
 /// The most rows of the table of response times over time.

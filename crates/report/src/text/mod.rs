@@ -22,7 +22,7 @@ pub(crate) use hosts::{
 pub(crate) use run::{described, grouped, in_flight, names};
 pub(crate) use sweep::{cpus, has_different_blocks, workload};
 
-use measure::schema::Machine;
+use measure::schema::{Machine, Storage};
 use measure::verdict::{Severity, Verdict};
 
 /// The layout of text: colours, characters and width.
@@ -117,6 +117,13 @@ fn verdicts<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>, style: Style, i
         out.push_str(&format!("{}{}\n", " ".repeat(inner), style.paint(Tone::Soft, &body)));
     }
     out
+}
+
+/// The machine and the storage, a line each; empty if nothing is known of them.
+fn measured_on(on: &str, storage: &Storage, style: Style) -> String {
+    let lines = [("on", on), ("storage", &storage.described())];
+    let known = lines.into_iter().filter(|(_, what)| !what.is_empty());
+    known.map(|(name, what)| style.paint(Tone::Soft, &wrap(&format!("{name} {what}"), style.width, 3)) + "\n").collect()
 }
 
 /// The machine in one line; empty if nothing is known of it.

@@ -7,7 +7,7 @@ use measure::schema::{Ended, JobResult, RunResult, Unified};
 use measure::{Direction, Histogram};
 
 use super::Table;
-use super::{Style, Tone, machine, verdicts, wrap};
+use super::{Style, Tone, machine, measured_on, verdicts, wrap};
 use crate::believed::Checked;
 use crate::fio_json;
 
@@ -47,10 +47,7 @@ pub fn run(run: &RunResult, style: Style) -> String {
         Ended::Failed => out.push_str(&style.paint(Tone::Bad, "Failed: at least one job ended with an error.\n")),
     }
     let on = if run.hosts.is_some() { String::new() } else { machine(&run.provenance.machine) };
-    if !on.is_empty() {
-        let _ = writeln!(out, "{}", style.paint(Tone::Soft, &format!("on {on}")));
-    }
-    out
+    out + &measured_on(&on, &run.storage, style)
 }
 
 /// The names of the jobs of a run; those that share one are told apart by their number.
@@ -257,6 +254,9 @@ fn plain_percentile(p: f64) -> String {
     format!("{p:.6}").trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
+/// Part of the time from which on the report tells that the job waited for a CPU.
+const WAITED_MATTERS: f64 = 0.02;
+
 fn cpu_and_depth(job: &JobResult, style: Style) -> String {
     let mut out = String::new();
     let available = (job.runtime_ns as f64 * f64::from(job.clones.max(1))).max(1.0);
@@ -266,8 +266,12 @@ fn cpu_and_depth(job: &JobResult, style: Style) -> String {
         0 => String::new(),
         looked_ns => format!(" ({} looking for completions, poll=)", percent(looked_ns as f64 / available)),
     };
+    let waited = match job.cpu.waited_ns as f64 / available {
+        part if part < WAITED_MATTERS => String::new(),
+        part => format!(", waiting for a CPU {}", percent(part)),
+    };
     let told = format!(
-        "user {}, system {}{each}{looked}; {} an op; {} context switches, {} + {} page faults (major + minor)",
+        "user {}, system {}{each}{looked}{waited}; {} an op; {} context switches, {} + {} page faults (major + minor)",
         percent(job.cpu.user_ns as f64 / available),
         percent(job.cpu.system_ns as f64 / available),
         nanoseconds(used as f64 / job.total_ops().max(1) as f64),

@@ -11,7 +11,7 @@ use measure::{Direction, Histogram};
 
 use super::Table;
 use super::plot::{self, Line};
-use super::{Style, Tone, machine, verdicts, wrap};
+use super::{Style, Tone, machine, measured_on, verdicts, wrap};
 use crate::limits::{Said, conditions, is_at, said};
 
 /// A sweep: table, chart, plateau, load line, overload, ceiling, verdicts, advice.
@@ -86,10 +86,7 @@ pub fn sweep_findings(sweep: &SweepResult, style: Style) -> String {
     }
     let mut on = machine(&sweep.provenance.machine);
     on.extend(crate::parts::said(sweep).map(|said| format!("; {said}")));
-    if !on.is_empty() {
-        let _ = writeln!(out, "{}", style.paint(Tone::Soft, &wrap(&format!("on {on}"), style.width, 3)));
-    }
-    out
+    out + &measured_on(&on, &sweep.storage, style)
 }
 
 fn described(sweep: &SweepResult, curve: &Curve) -> String {

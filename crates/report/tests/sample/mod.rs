@@ -77,6 +77,7 @@ pub fn job(engine: &str, iodepth: u32, iops: f64, latency_ns: f64, seconds: u64)
         major_faults: 0,
         minor_faults: 412,
         looked_ns: 0,
+        waited_ns: 0,
     };
     let depth: u32 = if job.facts.synchronous { 1 } else { iodepth };
     let full = 31 - depth.leading_zeros();
