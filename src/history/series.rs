@@ -61,6 +61,8 @@ pub struct Series {
     pub entries: Vec<Entry>,
     /// Fewer values than this cannot show a change.
     pub fewest: usize,
+    /// The smallest loss of the plateau, as a part, that the series would show; None if it would show none.
+    pub visible: Option<f64>,
     /// Changes of plateau and load line, by the index of the entry that begins the new level.
     plateau: Vec<ChangePoint>,
     load_line: Vec<ChangePoint>,
@@ -117,7 +119,7 @@ pub fn of(sweeps: &[(PathBuf, SweepResult)]) -> Vec<Series> {
             let shared = on[&(name.clone(), paths)] > 1;
             let storage = identity.map_or("unknown storage".into(), |identity| identity.replace('\n', " + "));
             let name = if shared { format!("{name}, {storage}") } else { name };
-            Series { name, entries, fewest: 0, plateau: Vec::new(), load_line: Vec::new() }
+            Series { name, entries, fewest: 0, visible: None, plateau: Vec::new(), load_line: Vec::new() }
         })
         .collect();
     // Each series is tested twice: Bonferroni.
@@ -126,6 +128,10 @@ pub fn of(sweeps: &[(PathBuf, SweepResult)]) -> Vec<Series> {
         series.fewest = change::fewest(alpha);
         series.plateau = changes(series, Figure::Plateau, alpha);
         series.load_line = changes(series, Figure::LoadLine, alpha);
+        if series.plateau.is_empty() {
+            let values: Vec<f64> = series.figure(Figure::Plateau).iter().map(|(_, plateau)| plateau.mean).collect();
+            series.visible = change::visible(&values, alpha);
+        }
     }
     all
 }

@@ -1,7 +1,7 @@
 //! The history as text and as JSON.
 
 use measure::change::ChangePoint;
-use measure::figures::{change, plain, precise_count};
+use measure::figures::{change, percent, plain, precise_count};
 use measure::schema::Estimate;
 use report::text::{Style, Table};
 use serde_json::{Value, json};
@@ -53,9 +53,17 @@ pub fn sentences(series: &Series) -> Vec<String> {
     if out.is_empty() {
         let results = series.figure(Figure::Plateau).len();
         let fewest = series.fewest;
-        out.push(match results < fewest {
-            true => format!("{results} results with a plateau: a change can be told from {fewest} on"),
-            false => format!("no significant change over {results} results"),
+        out.push(match (results < fewest, series.visible) {
+            (true, _) => {
+                format!("{results} results with a plateau: a change can be told from {fewest} on")
+            }
+            (false, Some(part)) => format!(
+                "no significant change over {results} results; they would show a loss of {} (in four of five cases)",
+                percent(part)
+            ),
+            (false, None) => {
+                format!("no significant change over {results} results, which scatter too much to show a loss by half")
+            }
         });
     }
     out
@@ -94,7 +102,7 @@ pub fn json(history: &[Series]) -> Value {
     };
     let one = |series: &Series| {
         json!({
-            "name": series.name, "results": series.entries.iter().map(entry).collect::<Value>(),
+            "name": series.name, "visible_loss": series.visible, "results": series.entries.iter().map(entry).collect::<Value>(),
             "changes": { "plateau_iops": changes(series, Figure::Plateau), "load_line": changes(series, Figure::LoadLine) },
         })
     };

@@ -41,6 +41,34 @@ pub fn fewest(alpha: f64) -> usize {
     (2 * FEWEST..1000).find(|&n| 2.0 / halvings(n) <= alpha).unwrap_or(1000)
 }
 
+/// The changes, as parts, that [`visible`] tries.
+const CHANGES: [f64; 6] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5];
+/// Histories that [`visible`] makes for each change, and how many of them must show it.
+const TRIALS: usize = 50;
+const SHOWN: usize = 40;
+
+/// The smallest of some losses, as a part, that a history with this scatter and length shows in four of five cases if
+/// it comes in the middle; None if it shows none of them. The scatter is that of the values themselves, drawn with
+/// replacement. Deterministic: the seed is fixed.
+pub fn visible(values: &[f64], alpha: f64) -> Option<f64> {
+    if values.len() < fewest(alpha) {
+        return None;
+    }
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(0x6a09_e667_f3bc_c908);
+    let mut shows = |change: f64| {
+        let shown = (0..TRIALS).filter(|_| {
+            let drawn = |index: usize| {
+                let value = values[(random.next_u64() % values.len() as u64) as usize];
+                if index < values.len() / 2 { value } else { value * (1.0 - change) }
+            };
+            let history: Vec<f64> = (0..values.len()).map(drawn).collect();
+            clearest(&history, &mut random).is_some_and(|(_, p)| p <= alpha)
+        });
+        shown.count() >= SHOWN
+    };
+    CHANGES.into_iter().find(|&change| shows(change))
+}
+
 /// The change points of a history, in order. Deterministic: the seed of the permutations is fixed.
 pub fn points(values: &[f64], alpha: f64) -> Vec<ChangePoint> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(0x9e37_79b9_7f4a_7c15);
@@ -167,6 +195,27 @@ mod tests {
         let changes = points(&values, 0.05);
         assert_eq!(changes.iter().map(|change| change.at).collect::<Vec<_>>(), [12, 24], "{changes:?}");
         assert!((changes[1].before - 80.0).abs() < 0.2 && (changes[1].after - 110.0).abs() < 0.2);
+    }
+
+    #[test]
+    fn longer_and_quieter_histories_show_smaller_changes() {
+        let history = |length: usize, scatter: f64| -> Vec<f64> {
+            let mut noise = Noise::new(length as u64);
+            (0..length).map(|_| 100.0 * (1.0 + scatter * noise.normal())).collect()
+        };
+        let see = |length: usize, scatter: f64| visible(&history(length, scatter), 0.025);
+        assert_eq!(see(6, 0.02), None, "too few");
+        assert_eq!(see(10, 0.3), Some(0.5), "10 results with 30 % of noise");
+        let (few, many) = (see(10, 0.03).unwrap(), see(40, 0.03).unwrap());
+        assert!((0.05..=0.2).contains(&few) && (0.02..=0.05).contains(&many) && many < few, "{few} {many}");
+        // The promise itself: four of five such changes are found.
+        let found = (0..50).filter(|&seed| {
+            let mut noise = Noise::new(seed + 500);
+            let level = |index: usize| if index < 20 { 100.0 } else { 100.0 * (1.0 - many) };
+            let values: Vec<f64> = (0..40).map(|index| level(index) * (1.0 + 0.03 * noise.normal())).collect();
+            !points(&values, 0.025).is_empty()
+        });
+        assert!(found.count() >= 35);
     }
 
     #[test]
