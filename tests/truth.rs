@@ -101,3 +101,23 @@ fn the_depth_is_the_mean_over_time() {
         assert!((told / seen - 1.0).abs() < 0.15, "{more}: {told} told, {seen} seen");
     }
 }
+
+/// An open loop on one server of 1 ms, and on a throttle of 1,000 reads a second: the highest rate that each keeps up
+/// with lies within the bounds, and both ends are there.
+#[test]
+#[ignore = "takes a minute: make truth runs it"]
+fn a_rate_has_its_limit() {
+    let directory = directory();
+    let check = |command: std::process::Command, path: &str| {
+        let sweep = ["sweep", path, "--axis=rate_iops=125..4000", "--time=30s", "--no-files"];
+        let limit = &measured(command, &sweep)["curves"][0]["saturation"];
+        let (low, high) = (limit["low"].as_f64(), limit["high"].as_f64());
+        assert!(low.is_some_and(|low| low <= 1010.0) && high.is_some_and(|high| high >= 990.0), "{limit}");
+    };
+    if let Some(server) = Server::below(directory.path(), Law::new(1, Service::Constant(1.0))) {
+        check(plimsoll(directory.path()), &server.path.display().to_string());
+    }
+    if let Some(device) = Throttled::reads_per_second(1000) {
+        check(device.plimsoll(directory.path()), &device.device.path);
+    }
+}

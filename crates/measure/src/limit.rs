@@ -11,7 +11,7 @@ use crate::figures::{nanoseconds, percent};
 use crate::load_line;
 use crate::objective::{LatencyFigure, Objective};
 use crate::schema::{Answer, Curve, Estimate, Limit, Point, Visit};
-use crate::stats::t_quantile;
+use crate::stats::{mean, t_quantile};
 use crate::{Direction, Histogram};
 
 /// The probability of a wrong statement that a condition holds (or breaks) at a point. Several points and several
@@ -26,6 +26,9 @@ pub const MAY_GROW: f64 = 0.01;
 /// less than the 0.8 / 0.6 of a reflected Brownian motion from its start on (Harrison, "Brownian Motion and Stochastic
 /// Flow Systems", 1985), because the ramp is not measured.
 const GROWS_AT_FIRST: f64 = 0.8;
+/// Seconds of its limit that a limiter may give at once without a sign of it elsewhere: Linux counts I/O of control
+/// groups in slices of a tenth of a second.
+const HIDDEN_BURST_S: f64 = 0.1;
 /// The name of the condition that an open loop's queue does not grow without bound, as results write it.
 pub const KEEPS_UP: &str = "keeps up";
 /// The smallest relative error of a mean: visits that agree by chance are not exact.
@@ -251,7 +254,28 @@ impl Seen<'_> {
         }
         seen.retain(|seen| !seen.visits.is_empty());
         seen.sort_by(|a, b| a.x.total_cmp(&b.x));
+        Seen::doubt_hidden_bursts(&mut seen);
         seen
+    }
+
+    /// Doubts the rates of an open loop that are little above the throughput of an overloaded storage: a limiter that
+    /// lets ops of [`HIDDEN_BURST_S`] pass at once hides the difference in a short visit. A storage that only
+    /// collapses under overload keeps these rates, and then the doubt widens the answer.
+    fn doubt_hidden_bursts(seen: &mut [Seen]) {
+        // Overloaded visits show the throughput with an error of their own: they begin with a burst, or pay for one.
+        let sustained = |point: &Seen| {
+            let growth: Vec<f64> = point.visits.iter().filter_map(|visit| Some(visit.backlog?.growth())).collect();
+            (Condition::KeepsUp.stand(&point.visits) == Stand::Breaks).then(|| point.x * (1.0 - mean(&growth)))
+        };
+        let all: Vec<f64> = seen.iter().filter_map(sustained).collect();
+        let (least, most) = all.iter().fold((f64::INFINITY, 0.0f64), |(least, most), x| (least.min(*x), most.max(*x)));
+        for point in seen.iter_mut().filter(|point| point.x > least * (1.0 + MAY_GROW)) {
+            let seconds: Vec<f64> = point.visits.iter().map(|visit| visit.measured_ns as f64 / 1e9).collect();
+            let hidden = (point.x - most).max(0.0) * mean(&seconds);
+            if hidden < most * HIDDEN_BURST_S {
+                point.burst.get_or_insert(hidden);
+            }
+        }
     }
 
     /// The worst verdict of several conditions, and the first condition that has it.

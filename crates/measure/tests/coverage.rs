@@ -554,6 +554,26 @@ const MISSED: f64 = 2.0;
 /// plateau as a part of it, that of the load line as a factor. They may grow by a quarter.
 const QUIET_BEFORE: (f64, f64) = (0.0103, 1.213);
 
+/// True if `seen` of `all` sweeps refute the promise that a part of `percent` has something: a binomial count as large
+/// as `seen` has a probability below one in a hundred. Counts of a few sweeps differ from their promise by chance.
+fn refute(seen: u64, all: u64, percent: f64) -> bool {
+    let part = percent / 100.0;
+    let mut probability = (1.0 - part).powf(all as f64);
+    let mut below = 0.0;
+    for count in 0..seen {
+        below += probability;
+        probability *= (all - count) as f64 / (count + 1) as f64 * part / (1.0 - part);
+    }
+    1.0 - below < 0.01
+}
+
+#[test]
+fn a_promise_is_refuted_by_more_than_chance() {
+    assert!(!refute(6, 920, 0.5) && !refute(9, 920, 0.5) && refute(12, 920, 0.5), "4.6 are expected");
+    assert!(!refute(14, 139, 10.0) && refute(26, 139, 10.0), "13.9 are expected");
+    assert!(!refute(0, 0, 5.0) && !refute(0, 920, 0.5));
+}
+
 #[test]
 fn intervals_hold_the_truth_or_the_sweep_says_that_it_cannot_tell() {
     let set = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().expect("a whole number"));
@@ -587,10 +607,12 @@ fn intervals_hold_the_truth_or_the_sweep_says_that_it_cannot_tell() {
             kind != Kind::Quiet || width <= 1.25 * QUIET_BEFORE.0 && factor - 1.0 <= 1.25 * (QUIET_BEFORE.1 - 1.0);
         let worst = plateau.min(line);
         let honest = silent + worst * (100.0 - silent) / 100.0;
-        let (bursts, refuted) = (tally.percent(tally.bursts), tally.percent(tally.refuted));
-        let told = (kind.has_bucket() || bursts <= FALSE_BURSTS) && (kind.held_noise().is_none() || refuted <= REFUTED);
+        let named = tally.runs - tally.cannot_tell;
+        let told = (kind.has_bucket() || !refute(tally.bursts, named, FALSE_BURSTS))
+            && (kind.held_noise().is_none() || !refute(tally.refuted, named, REFUTED));
+        let wrong_overload = refute(tally.overloads - tally.overload, tally.overloads, 100.0 - overload);
         let device = kind.held_noise().is_none() || tally.percent(tally.rising + tally.missed) <= MISSED;
-        if !told || !device || worst < covered || honest < HONEST || silent > cannot_tell || over < overload || !quiet {
+        if !told || !device || worst < covered || honest < HONEST || silent > cannot_tell || wrong_overload || !quiet {
             broken.push(row);
         }
     }
