@@ -19,8 +19,7 @@ const ELSEWHERE: [(&str, &str); 7] = [
     ("host-slow", include_str!("hosts_run.rs")),
     ("no-limit", include_str!("sweep_axes.rs")),
     ("process-lost", include_str!("files.rs")),
-    // No run gives it for certain yet: the unit tests of the verdict stand in.
-    ("queue-out-of-balance", include_str!("../crates/measure/src/verdict/tests.rs")),
+    ("queue-out-of-balance", include_str!("truth.rs")),
     ("start-skew", include_str!("hosts_run.rs")),
 ];
 
