@@ -4,15 +4,14 @@ use std::fmt::Write;
 
 use measure::Histogram;
 use measure::figures::{axis_value, bytes_per_second, count, nanoseconds, percent, plain, precise_count};
-use measure::schema::{Answer, Curve, Document, LoadLine, Point, SweepResult};
-use measure::stats::relative_half_width;
+use measure::schema::{Answer, Curve, Document, Estimate, LoadLine, Point, SweepResult};
 
 use super::frame::wide_and_narrow;
 use super::{NamedDocument, Table, cards, folded, grid, percentile_chart, tile};
 use crate::limits::{self, Said, conditions, is_at, said};
 use crate::svg::heat::{Heat, HeatRow};
 use crate::svg::{Axis, Chart, Format, Series, escape};
-use crate::text::{cpus, in_flight};
+use crate::text::{cpus, in_flight, spread};
 
 fn axis_name(sweep: &SweepResult) -> &str {
     if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis }
@@ -197,14 +196,15 @@ fn depth_charts(
     let mut highest: f64 = 0.0;
     for (index, (name, curve)) in curves.iter().enumerate() {
         let of = |value: fn(&Point) -> f64| positive(curve).map(|point| (point.x, value(point))).collect::<Vec<_>>();
-        let bands = |of: fn(&Point) -> (f64, f64)| {
-            let shown = positive(curve).filter(|_| banded(index));
-            shown.map(|point| (point.x, of(point).0, of(point).1)).collect::<Vec<_>>()
+        // An interval that is wider than its figure is not known, and must not set the scale of the chart.
+        let bands = |of: fn(&Point) -> Estimate| {
+            let shown = positive(curve).filter(|_| banded(index)).map(|point| (point.x, of(point)));
+            shown.map(|(x, one)| (x, one.low, one.high.min(2.0 * one.mean))).collect::<Vec<_>>()
         };
-        let band = bands(|point| (point.iops.low, point.iops.high));
+        let band = bands(|point| point.iops);
         highest = positive(curve).map(|point| point.iops.mean).fold(highest, f64::max);
         iops = iops.series(Series::line(name, of(|point| point.iops.mean)).band(band).colour(index));
-        let band = bands(|point| (point.bytes_per_second.low, point.bytes_per_second.high));
+        let band = bands(|point| point.bytes_per_second);
         bw = bw.series(Series::line(name, of(|point| point.bytes_per_second.mean)).band(band).colour(index));
         let latencies = |value: fn(&Histogram) -> f64| {
             let points = positive(curve).map(|point| (point.x, point.lat_ns())).filter(|(_, lat)| !lat.is_empty());
@@ -340,7 +340,7 @@ fn table(name: &str, curve: &Curve, axis: &str) -> String {
             &[
                 ("", format!("{}{at}", axis_value(axis, point.x))),
                 ("", precise_count(point.iops.mean)),
-                ("", if point.samples.len() < 2 { "?".into() } else { percent(relative_half_width(&point.iops)) }),
+                ("", spread(point)),
                 ("", bytes_per_second(point.bytes_per_second.mean)),
                 ("", time(lat.mean())),
                 ("", quantile(0.5)),

@@ -20,7 +20,7 @@ pub(crate) use hosts::{
     COLUMNS as HOST_COLUMNS, figures as host_figures, skew as host_skew, together as hosts_together, work as host_work,
 };
 pub(crate) use run::{described, grouped, in_flight, names};
-pub(crate) use sweep::{cpus, has_different_blocks, workload};
+pub(crate) use sweep::{cpus, has_different_blocks, spread, workload};
 
 use measure::schema::{Machine, Storage};
 use measure::verdict::{Severity, Verdict};

@@ -179,10 +179,7 @@ fn columns<'a>(sweep: &'a SweepResult, curve: &'a Curve) -> Vec<Column<'a>> {
     let mut out = vec![
         Column { title: axis, cell: Box::new(move |point: &Point| axis_value(axis, point.x)), left: false },
         right("IOPS", |point| count(point.iops.mean)),
-        right("+-", |point| match point.samples.len() {
-            0 | 1 => "?".into(),
-            _ => spread(relative_half_width(&point.iops)),
-        }),
+        right("+-", spread),
         right("bw", |point| bytes_per_second(point.bytes_per_second.mean)),
     ];
     if is_mixed(curve) {
@@ -232,9 +229,14 @@ fn is_mixed(curve: &Curve) -> bool {
     of(Direction::Read) && of(Direction::Write)
 }
 
-/// Half a 95 % interval as a part of the mean. An interval wider than the mean itself says no more than that.
-fn spread(part: f64) -> String {
-    if part > 1.0 { "> 100 %".into() } else { percent(part) }
+/// Half the 95 % interval of a point's throughput, as a part of the mean: `not known` where it is wider than the mean
+/// itself, `?` for a single sample.
+pub(crate) fn spread(point: &Point) -> String {
+    match (point.samples.len(), relative_half_width(&point.iops)) {
+        (0 | 1, _) => "?".into(),
+        (_, part) if part > 1.0 => "not known".into(),
+        (_, part) => percent(part),
+    }
 }
 
 /// A mark for the point at the load line or at overload; empty for any other point.
