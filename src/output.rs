@@ -279,12 +279,13 @@ pub struct DefaultName {
     claimed: OnceCell<String>,
 }
 
-/// Tries the paths of `--save` and `--html` before anything runs, see [`try_apart`].
+/// Tries the paths of `--save`, `--html` and `--smallfile-json` before anything runs, see [`try_apart`].
 ///
 /// # Errors
 /// The first path that cannot be written, or must not be.
 pub fn try_asked(matches: &ArgMatches, inputs: impl IntoIterator<Item = PathBuf>) -> anyhow::Result<()> {
-    let asked = ["save", "html"].iter().filter_map(|name| matches.get_one::<PathBuf>(name));
+    let asked = |name: &&str| matches.try_get_one::<PathBuf>(name).ok().flatten(); // not all subcommands have all
+    let asked = ["save", "html", "smallfile-json"].iter().filter_map(asked);
     try_apart(&asked.map(PathBuf::as_path).collect::<Vec<_>>(), inputs)
 }
 
