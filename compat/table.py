@@ -10,7 +10,8 @@ from collections import namedtuple
 # name: the letter, the long name or section.key. value: True if the option has one. does: what it maps to, None if it
 # is refused. why: the reason of the refusal. example: words that show the effect, beside those of `base`. shows: the
 # kind of the effect: `change` (what the program is asked, or the output, is another), `pause` (it takes a second more),
-# `bound` (the example is refused by name), `note` (a line on standard error names the option).
+# `bound` (the example is refused by name), `note` (a line on standard error names the option), `absent` (a phase of the
+# output is not there).
 Row = namedtuple("Row", "name value does why example shows base")
 
 
@@ -149,13 +150,13 @@ IO500 = [
     _ini("ior-hard.API", "POSIX, the only interface", "MPIIO", "bound"),
     _ini("mdtest-easy.API", "POSIX, the only interface", "MPIIO", "bound"),
     _ini("mdtest-hard.API", "POSIX, the only interface", "MPIIO", "bound"),
-    _ini("ior-easy.blockSize", "-b of ior-easy", "4m"),
+    _ini("ior-easy.blockSize", "-b of ior-easy", "2m"),
     _ini("ior-easy.transferSize", "-t of ior-easy", "1m"),
     _ini("ior-hard.segmentCount", "-s of ior-hard", "3"),
     _ini("mdtest-easy.n", "-n of mdtest-easy", "7"),
     _ini("mdtest-hard.n", "-n of mdtest-hard", "7"),
     *[
-        _ini(f"{phase}.run", "FALSE leaves the phase out", "FALSE")
+        _ini(f"{phase}.run", "FALSE leaves the phase out", "FALSE", "absent")
         for phase in PHASES
         if phase in ("find", "ior-easy-read", "mdtest-easy-stat", "ior-hard-read", "mdtest-hard-stat")
         or phase in ("mdtest-easy-delete", "mdtest-hard-read", "mdtest-hard-delete")
