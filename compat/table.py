@@ -1,6 +1,7 @@
 """The options of IOR 4, mdtest and io500's ini file: one row each, with what it maps to, or why it is refused.
 
 compat/ior, compat/mdtest and compat/io500 know their options from here, and compat/test_table.py tries every row.
+As a program it prints the tables of docs/files.md.
 """
 
 import re
@@ -145,6 +146,7 @@ PHASES = (
 IO500 = [
     _ini("global.datadir", "the directory", "data"),
     _ini("global.api", "POSIX, the only interface", "MPIIO", "bound"),
+    _ini("global.resultdir", "result_summary.txt and result.txt are written there", "results"),
     _ini("debug.stonewall-time", "-D and -W of the writes, with wear-out and a status file", "1"),
     _ini("ior-easy.API", "POSIX, the only interface", "MPIIO", "bound"),
     _ini("ior-hard.API", "POSIX, the only interface", "MPIIO", "bound"),
@@ -163,7 +165,7 @@ IO500 = [
     ],
     *[
         Row(name, True, None, _LATER, f"{name}=1", "refused", "")
-        for name in "global.timestamp-datadir global.resultdir global.timestamp-resultdir global.drop-caches "
+        for name in "global.timestamp-datadir global.timestamp-resultdir global.drop-caches "
         "global.drop-caches-cmd global.io-buffers-on-gpu global.verbosity global.scc global.dataPacketType "
         "debug.pause-dir ior-easy.filePerProc ior-easy.uniqueDir ior-easy.run ior-easy.verbosity ior-hard.collective "
         "ior-hard.run ior-hard.verbosity mdtest-easy.run mdtest-hard.run mdtest-hard.files-per-dir "
@@ -272,3 +274,30 @@ def read_status(path):
 def write_status(path, number):
     with open(path, "w", encoding="ascii") as file:
         print(number, file=file)
+
+
+def shown(tool, row):
+    """An option as its users write it."""
+    if tool == "io500" or "." in row.name and row.name != "posix.odirect":
+        return f"`{row.name}`"
+    if len(row.name) == 1:
+        return f"`-{row.name}`"
+    return f"`-O {row.name}`" if row.value else f"`--{row.name}`"
+
+
+def document():
+    """The tables of docs/files.md: what each option maps to, and what is refused and why."""
+    lines = []
+    for tool, rows in TOOLS.items():
+        lines += [f"### Options of {tool}", "", "| option | here |", "| --- | --- |"]
+        done, refused = {}, {}
+        for row in rows:
+            (done if row.does else refused).setdefault(row.does or row.why, []).append(shown(tool, row))
+        lines += [f"| {' '.join(names)} | {does} |" for does, names in done.items()]
+        lines += [f"| {' '.join(names)} | refused: {why} |" for why, names in refused.items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(document(), end="")

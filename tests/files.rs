@@ -830,6 +830,15 @@ fn mdtest_and_ior_as_they_are_typed_print_their_tables() {
     assert!(field(&compat(place.path(), "mdtest", &format!("-E -r {hard}")), "File removal", 4) > 0.0);
     let both = compat(place.path(), "mdtest", "-n 10 -u -d both -i 2");
     assert!(field(&both, "Directory creation", 4) > 0.0 && field(&both, "File removal", 6) > 0.0);
+    // Files that stay after an iteration are in directories of that iteration.
+    let counts: Vec<usize> = ["-C", "-T", "-r"]
+        .map(|letter| {
+            let output = compat(place.path(), "mdtest", &format!("{letter} -F -n 3 -u -d again -i 3"));
+            assert!(output.status.success(), "{letter}: {}", stderr(&output));
+            tree(&place.path().join("again")).len()
+        })
+        .into();
+    assert_eq!(counts, [18, 18, 0]);
     let directories = "-D -d only -n 12 -u";
     assert!(field(&compat(place.path(), "mdtest", &format!("-C {directories}")), "Directory creation", 4) > 0.0);
     let looked = compat(place.path(), "mdtest", &format!("-T -X {directories}"));

@@ -169,6 +169,48 @@ fn mdtest(place: &Path) {
     row("-D -n 20 -d directories -i 3", "Directory stat");
 }
 
+/// IOR as IO500's script starts it: a task on each rank, which reads what another has written.
+#[test]
+fn ior_has_a_task_on_each_rank() {
+    if !["mpirun", "mpicc", "python3"].into_iter().all(has_program) {
+        return;
+    }
+    let place = directory();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/compat/ior");
+    let ior = |line: &str| {
+        let mut command = mpirun(place.path(), 3);
+        command.args(["-x", &format!("PLIMSOLL={}", program().display())]).arg(script);
+        command.args(line.split(' ')).output().expect("mpirun starts")
+    };
+    let result = |line: &str| {
+        let output = ior(&format!("{line} -O summaryFormat=JSON"));
+        assert!(output.status.success(), "{line}: {}", stderr(&output));
+        let result = json(&output); // one rank speaks
+        assert_eq!(result["tests"][0]["Parameters"]["numTasks"], 3);
+        let result = &result["tests"][0]["Results"][0];
+        let of = |name: &str| result[name].as_f64().unwrap();
+        (of("bwMiB") * of("totalTime") * 1_048_576.0).round() as u64
+    };
+    let length = |name: &str| place.path().join(name).metadata().map_or(0, |found| found.len());
+    let all = 3 * 2 * 192 * 1024;
+    assert_eq!(result("-w -k -C -e -t 64k -b 192k -s 2 -o shared"), all);
+    assert_eq!(length("shared"), all);
+    let holes = std::fs::read(place.path().join("shared")).unwrap();
+    assert!(holes.chunks(4096).all(|block| block.iter().any(|&byte| byte != 0)), "each task wrote its segments");
+    assert_eq!(result("-r -C -Q 2 -t 64k -b 192k -s 2 -o shared"), all);
+    assert!(!place.path().join("shared").exists(), "without -k the file is removed");
+    assert_eq!(result("-w -k -F -t 64k -b 192k -o own"), all / 2);
+    assert_eq!([0, 1, 2].map(|task| length(&format!("own.{task:08}"))), [192 * 1024; 3]);
+    assert_eq!(result("-r -F -C -t 64k -b 192k -o own"), all / 2);
+    assert!(names(place.path()).is_empty(), "{:?}", names(place.path()));
+    let output = ior("-w -r -o x");
+    assert!(
+        !output.status.success() && stderr(&output).contains("a rank joins the others once"),
+        "{}",
+        stderr(&output)
+    );
+}
+
 fn sweeps(place: &Path) {
     let job = ["sweep", "--ioengine=null", "--total-iodepth=2,4,16", "--time=8s", "--json"];
     let result = json(&succeed(place, 4, &job));
@@ -336,8 +378,8 @@ fn rank_ids(place: &Path) -> Vec<(u32, u32)> {
     found
 }
 
-/// A rank is killed: the figures of the others are there and agree with the disk, also where the others have so much to
-/// clean up that mpirun kills them meanwhile.
+/// A rank is killed: the figures of the others are there and agree with the disk, also where mpirun kills the
+/// others while they clean up.
 #[test]
 fn a_lost_rank_costs_no_figures_of_the_others() {
     if !["mpirun", "mpicc"].into_iter().all(has_program) {

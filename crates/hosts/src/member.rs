@@ -375,8 +375,8 @@ impl Member {
         sync.asked = None;
         sync.trips += 1;
         let seen = Offset::of(&trip);
-        // Restored copies of a virtual machine say that they are one machine, and so do containers whose time namespaces
-        // differ: a round trip shows that they are not.
+        // Restored copies of a virtual machine say that they are one machine, and so do containers with different time
+        // namespaces: a round trip shows that they are not.
         let one_clock = same_machine && seen.may_be_none();
         let best = if one_clock { Offset::default() } else { sync.best.map_or(seen, |best| best.better(seen)) };
         sync.best = Some(best);

@@ -703,7 +703,8 @@ impl<'a> Files<'a> {
         self.away
     }
 
-    /// Gives the file that a mix has renamed its name back. This is no operation of the mix, and is not measured.
+    /// Gives the file that a mix has renamed its name back. It does not count as an operation of the mix, and is not
+    /// measured.
     pub fn come_home(&mut self) -> Result<(), Failure> {
         let Some(number) = self.away else { return Ok(()) };
         let timed = std::mem::replace(&mut self.tally.timed, false);
@@ -930,7 +931,7 @@ impl<'a> Files<'a> {
                 for path in self.names.ancestry(directory).iter().rev() {
                     match self.fs.rmdir(path).map_err(|error| (error.raw_os_error(), error)) {
                         Ok(()) => {}
-                        // It holds what others made, or is theirs, or they were first.
+                        // The directory holds objects of others, belongs to others, or is gone.
                         Err((Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOTDIR | libc::ENOENT), _)) => break,
                         Err((_, error)) => {
                             let path = path.to_string_lossy().into_owned();

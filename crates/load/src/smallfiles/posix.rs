@@ -90,7 +90,8 @@ impl FileSystem for Posix {
         each_entry(path, |directory, name, _| {
             match repeated(|| fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)) {
                 Ok(found) => entry(name, &stat(&found)),
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {} // gone between the two calls, as ls(1) has it
+                // Gone between the two calls, as ls(1) has it.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
                 Err(error) => return Err(error),
             }
             Ok(())
@@ -119,8 +120,8 @@ impl FileSystem for Posix {
     }
 }
 
-/// Calls `entry` with the directory, and the name and kind of each entry in it, then closes the directory: what close(2)
-/// says counts.
+/// Calls `entry` with the directory, and the name and kind of each entry in it, then closes the directory: errors of
+/// close(2) count.
 fn each_entry(path: &CStr, mut entry: impl FnMut(BorrowedFd, &CStr, EntryKind) -> io::Result<()>) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = repeated(|| fs::open(path, flags, Mode::empty()))?;

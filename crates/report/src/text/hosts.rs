@@ -158,7 +158,7 @@ pub(crate) fn skew(host: &HostResult) -> String {
     if bound_ns == 0 { text } else { format!("{text} +- {}", nanoseconds(bound_ns as f64)) }
 }
 
-/// The tables of hosts, how well they ran together, and what went wrong where. `jobs` and `phases` are the work of all
+/// The tables of hosts, the skew of their starts, and their failures. `jobs` and `phases` are the work of all
 /// of them.
 pub(super) fn hosts(hosts: &HostsResult, jobs: &[JobResult], phases: &[PhaseResult], style: Style) -> String {
     let mut out = String::new();
@@ -196,7 +196,7 @@ pub(super) fn hosts(hosts: &HostsResult, jobs: &[JobResult], phases: &[PhaseResu
     out
 }
 
-/// How well all hosts ran together, in one line.
+/// The skew of the starts and of the clocks, in one line.
 fn together(hosts: &HostsResult) -> String {
     let bound = hosts.hosts.iter().map(|host| host.clock.bound_ns).max().unwrap_or(0);
     let drift = hosts.hosts.iter().filter_map(|host| host.clock.drift_ns).map(i64::unsigned_abs).max();
