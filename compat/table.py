@@ -54,8 +54,10 @@ IOR = [
     _flag("h", "prints the head of the script"),
     _flag("k", "keeps the file"),
     _flag("r", "reads", "-w"),
+    _flag("R", "reads once more after a read, with verify=crc32c; the write needs -R or -W too", "-w -r"),
     _flag("v", "a line for each task"),
     _flag("w", "writes"),
+    _flag("W", "reads once more after a write, with verify=crc32c", "-w"),
     _flag("Y", "fsync=1", "-w"),
     _flag("z", "rw=randwrite and rw=randread"),
     _does("stoneWallingWearOut", "all tasks move as much as the fastest", "-O stoneWallingWearOut=1", "-D 1 -F"),
@@ -65,7 +67,6 @@ IOR = [
     _does("posix.odirect", "direct=1", "--posix.odirect", value=False),
     *_refused(_MPI, "c", "H", "S", "V", "n", "p"),
     *_refused(_MPI, "J", "U", value=True),
-    *_refused("contents are not compared here: use plimsoll run with verify=", "R", "W"),
     *_refused(_LATER, "I", "K", "m", "q", "u", "x", "y", "Z"),
     *_refused(_LATER, "A", "f", "j", "l", "M", "T", "X", value=True),
     *[

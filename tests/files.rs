@@ -1307,6 +1307,33 @@ fn a_stonewall_of_ior_wears_out_and_reads_follow_the_status_file() {
     }
 }
 
+/// -W and -R read once more and compare: a byte that somebody changed is found.
+#[test]
+fn ior_finds_damaged_data_when_it_is_told_to_look() {
+    if !has_program("python3") {
+        return;
+    }
+    let place = directory();
+    for shape in ["-F -t 47008 -b 94016 -o f", "-C -t 4k -b 12k -s 3 -o f"] {
+        let ior = |line: &str| compat(place.path(), "ior", &format!("{line} {shape}"));
+        for line in ["-w -W -k", "-r -R -k", "-w -r -W -R -k -i 2"] {
+            let output = ior(line);
+            assert!(output.status.success(), "{line} {shape}: {}", stderr(&output));
+        }
+        let victim = tree(place.path())[0].clone();
+        let mut bytes = std::fs::read(&victim).unwrap();
+        bytes[5000] ^= 1;
+        std::fs::write(&victim, &bytes).unwrap();
+        let output = ior("-r -k");
+        assert!(output.status.success(), "without -R nobody looks: {}", stderr(&output));
+        let output = ior("-r -R -k");
+        assert!(!output.status.success() && stderr(&output).contains("verification failed"), "{shape}: {}", stderr(&output));
+        tree(place.path()).iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    }
+    let output = compat(place.path(), "ior", "-w -W -D 1 -o f");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+}
+
 #[test]
 fn ior_replaces_the_file_unless_it_is_told_to_use_it() {
     if !has_program("python3") {
