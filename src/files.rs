@@ -554,6 +554,7 @@ fn speak(matches: &ArgMatches, crew: &Crew, mut described: FilesResult, part: &P
         crew::complain(result.hosts.iter().flat_map(|hosts| &hosts.failures));
         Ok(())
     } else {
+        output::save_at_once(matches.get_one("save").map(PathBuf::as_path), &Document::Files(result.clone()));
         report(matches, result)
     };
     crew.farewell(status);

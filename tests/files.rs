@@ -1327,7 +1327,11 @@ fn ior_finds_damaged_data_when_it_is_told_to_look() {
         let output = ior("-r -k");
         assert!(output.status.success(), "without -R nobody looks: {}", stderr(&output));
         let output = ior("-r -R -k");
-        assert!(!output.status.success() && stderr(&output).contains("verification failed"), "{shape}: {}", stderr(&output));
+        assert!(
+            !output.status.success() && stderr(&output).contains("verification failed"),
+            "{shape}: {}",
+            stderr(&output)
+        );
         tree(place.path()).iter().for_each(|path| std::fs::remove_file(path).unwrap());
     }
     let output = compat(place.path(), "ior", "-w -W -D 1 -o f");
