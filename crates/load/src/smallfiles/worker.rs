@@ -463,10 +463,10 @@ impl<'a> Worker<'a> {
             self.sure[kind as usize] = true;
         }
         // Directories that are shared are empty when the last thread is through.
-        if gates.is_last(state.index) || !plan.layout.shared {
-            if let Err(failure) = self.files.remove_directories(true) {
-                state.error.get_or_insert(self.give_up(&failure));
-            }
+        if (gates.is_last(state.index) || !plan.layout.shared)
+            && let Err(failure) = self.files.remove_directories(true)
+        {
+            state.error.get_or_insert(self.give_up(&failure));
         }
     }
 

@@ -127,8 +127,7 @@ fn of_phase(hosts: &HostsResult, index: usize, phase: &PhaseResult) -> Sheet {
     let columns: Vec<String> = named_columns(&[rate, "BW,Gb/s"])
         .chain(phase.operations.iter().flat_map(|operation| of_operation(&operation.operation)))
         .collect();
-    let of_host =
-        |host: &HostResult| host.phases.get(index).map_or_else(|| cells(&PhaseResult::default()), |of| cells(of));
+    let of_host = |host: &HostResult| host.phases.get(index).map_or_else(|| cells(&PhaseResult::default()), &cells);
     let about = format!(
         "rates are those of the {} until the first thread of all ranks was through: all were at work",
         nanoseconds(phase.stonewall_ns as f64)
