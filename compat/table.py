@@ -1,6 +1,7 @@
 """The options of IOR 4, mdtest and io500's ini file: one row each, with what it maps to, or why it is refused.
 
 compat/ior, compat/mdtest and compat/io500 know their options from here, and compat/test_table.py tries every row.
+As a program it prints the tables of docs/files.md.
 """
 
 import re
@@ -10,7 +11,8 @@ from collections import namedtuple
 # name: the letter, the long name or section.key. value: True if the option has one. does: what it maps to, None if it
 # is refused. why: the reason of the refusal. example: words that show the effect, beside those of `base`. shows: the
 # kind of the effect: `change` (what the program is asked, or the output, is another), `pause` (it takes a second more),
-# `bound` (the example is refused by name), `note` (a line on standard error names the option).
+# `bound` (the example is refused by name), `note` (a line on standard error names the option), `absent` (a phase of the
+# output is not there).
 Row = namedtuple("Row", "name value does why example shows base")
 
 
@@ -52,8 +54,10 @@ IOR = [
     _flag("h", "prints the head of the script"),
     _flag("k", "keeps the file"),
     _flag("r", "reads", "-w"),
+    _flag("R", "reads once more after a read, with verify=crc32c; the write needs -R or -W too", "-w -r"),
     _flag("v", "a line for each task"),
     _flag("w", "writes"),
+    _flag("W", "reads once more after a write, with verify=crc32c", "-w"),
     _flag("Y", "fsync=1", "-w"),
     _flag("z", "rw=randwrite and rw=randread"),
     _does("stoneWallingWearOut", "all tasks move as much as the fastest", "-O stoneWallingWearOut=1", "-D 1 -F"),
@@ -63,7 +67,6 @@ IOR = [
     _does("posix.odirect", "direct=1", "--posix.odirect", value=False),
     *_refused(_MPI, "c", "H", "S", "V", "n", "p"),
     *_refused(_MPI, "J", "U", value=True),
-    *_refused("contents are not compared here: use plimsoll run with verify=", "R", "W"),
     *_refused(_LATER, "I", "K", "m", "q", "u", "x", "y", "Z"),
     *_refused(_LATER, "A", "f", "j", "l", "M", "T", "X", value=True),
     *[
@@ -144,25 +147,26 @@ PHASES = (
 IO500 = [
     _ini("global.datadir", "the directory", "data"),
     _ini("global.api", "POSIX, the only interface", "MPIIO", "bound"),
+    _ini("global.resultdir", "result_summary.txt and result.txt are written there", "results"),
     _ini("debug.stonewall-time", "-D and -W of the writes, with wear-out and a status file", "1"),
     _ini("ior-easy.API", "POSIX, the only interface", "MPIIO", "bound"),
     _ini("ior-hard.API", "POSIX, the only interface", "MPIIO", "bound"),
     _ini("mdtest-easy.API", "POSIX, the only interface", "MPIIO", "bound"),
     _ini("mdtest-hard.API", "POSIX, the only interface", "MPIIO", "bound"),
-    _ini("ior-easy.blockSize", "-b of ior-easy", "4m"),
+    _ini("ior-easy.blockSize", "-b of ior-easy", "2m"),
     _ini("ior-easy.transferSize", "-t of ior-easy", "1m"),
     _ini("ior-hard.segmentCount", "-s of ior-hard", "3"),
     _ini("mdtest-easy.n", "-n of mdtest-easy", "7"),
     _ini("mdtest-hard.n", "-n of mdtest-hard", "7"),
     *[
-        _ini(f"{phase}.run", "FALSE leaves the phase out", "FALSE")
+        _ini(f"{phase}.run", "FALSE leaves the phase out", "FALSE", "absent")
         for phase in PHASES
         if phase in ("find", "ior-easy-read", "mdtest-easy-stat", "ior-hard-read", "mdtest-hard-stat")
         or phase in ("mdtest-easy-delete", "mdtest-hard-read", "mdtest-hard-delete")
     ],
     *[
         Row(name, True, None, _LATER, f"{name}=1", "refused", "")
-        for name in "global.timestamp-datadir global.resultdir global.timestamp-resultdir global.drop-caches "
+        for name in "global.timestamp-datadir global.timestamp-resultdir global.drop-caches "
         "global.drop-caches-cmd global.io-buffers-on-gpu global.verbosity global.scc global.dataPacketType "
         "debug.pause-dir ior-easy.filePerProc ior-easy.uniqueDir ior-easy.run ior-easy.verbosity ior-hard.collective "
         "ior-hard.run ior-hard.verbosity mdtest-easy.run mdtest-hard.run mdtest-hard.files-per-dir "
@@ -271,3 +275,30 @@ def read_status(path):
 def write_status(path, number):
     with open(path, "w", encoding="ascii") as file:
         print(number, file=file)
+
+
+def shown(tool, row):
+    """An option as its users write it."""
+    if tool == "io500" or "." in row.name and row.name != "posix.odirect":
+        return f"`{row.name}`"
+    if len(row.name) == 1:
+        return f"`-{row.name}`"
+    return f"`-O {row.name}`" if row.value else f"`--{row.name}`"
+
+
+def document():
+    """The tables of docs/files.md: what each option maps to, and what is refused and why."""
+    lines = []
+    for tool, rows in TOOLS.items():
+        lines += [f"### Options of {tool}", "", "| option | here |", "| --- | --- |"]
+        done, refused = {}, {}
+        for row in rows:
+            (done if row.does else refused).setdefault(row.does or row.why, []).append(shown(tool, row))
+        lines += [f"| {' '.join(names)} | {does} |" for does, names in done.items()]
+        lines += [f"| {' '.join(names)} | refused: {why} |" for why, names in refused.items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(document(), end="")

@@ -78,7 +78,8 @@ fn version() -> &'static str {
 
 /// Options that ranks may have each for itself: where their files are, and where results go.
 #[cfg(feature = "mpi")]
-const OWN: [&str; 6] = ["--dir", "--directory", "--filename", "--output", "--response-times", "--save"];
+const OWN: [&str; 7] =
+    ["--dir", "--directory", "--filename", "--output", "--response-times", "--save", "--smallfile-json"];
 
 /// The program and its orders: its version, its commit, and a hash of its command line. A job file counts with its
 /// contents, not with its path.
@@ -196,6 +197,11 @@ impl Crew {
         }
     }
 
+    /// Says what is wrong on this rank alone, when the figures of all are handed over.
+    pub fn complain_alone(&self, what: &str) {
+        let _ = writeln!(std::io::stderr(), "plimsoll: rank {} on {}: {what}", self.rank.rank, self.rank.host);
+    }
+
     /// Something went wrong here: the others are to stop.
     pub fn report(&self, what: &str) {
         self.team.report(what);
@@ -255,6 +261,14 @@ impl Crew {
             let before = *self.clock.borrow();
             if let Ok(after) = self.team.compare_clocks() {
                 self.clock.borrow_mut().drift_ns = Some(after.ahead_ns - before.ahead_ns);
+                let ClockComparison { ahead_ns, bound_ns, .. } = before;
+                if let Some(moved_ns) = (Offset { ahead_ns, bound_ns }).moved(after, so_far.wire.length_ns) {
+                    self.report(&format!(
+                        "its clock moved by {} during the run (was the virtual machine restored?): its work cannot be \
+                         placed beside that of the others",
+                        measure::figures::nanoseconds(moved_ns as f64)
+                    ));
+                }
             }
         }
         HostResult { clock: *self.clock.borrow(), ..so_far }

@@ -1,5 +1,6 @@
 //! `plimsoll files`: metadata-heavy work on many small files.
 
+use std::cell::RefCell;
 use std::ffi::{CString, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -168,6 +169,10 @@ fn command() -> Command {
         .arg(flag("no-latency", "Record no latencies"))
         .args(output::forms())
         .args(output::arguments("", ""))
+        .arg(
+            value("smallfile-json", "FILE", "Write the result of one operation with the keys of smallfile's output-json")
+                .value_parser(clap::value_parser!(PathBuf)),
+        )
 }
 
 fn operations_help() -> String {
@@ -252,6 +257,10 @@ fn plan(matches: &ArgMatches, ranks: u32) -> anyhow::Result<Plan> {
     let record = matches.get_one::<Record>("record").copied();
     let branches = branches(matches);
     let workers = u64::from(threads("threads")) * u64::from(threads("processes"));
+    let phases = iterated(Phase::parse_all(text("op"))?, number("iterations"))?;
+    if matches.contains_id("smallfile-json") && phases.len() > 1 {
+        bail!("--smallfile-json has a place for one operation: give one with --op, or use --save");
+    }
     let sharers = if ranks_share(matches) { workers * u64::from(ranks) } else { workers };
     let (files, files_per_dir) = counts(matches, branches, sharers)?;
     let mut bases = matches.get_many::<String>("dir").into_iter().flatten().map(|dir| target.directory(dir));
@@ -281,7 +290,7 @@ fn plan(matches: &ArgMatches, ranks: u32) -> anyhow::Result<Plan> {
             hashed: flag("hash-into-dirs"),
         },
         target,
-        phases: iterated(Phase::parse_all(text("op"))?, number("iterations"))?,
+        phases,
         files,
         record_bytes,
         sizes,
@@ -322,6 +331,12 @@ fn plan(matches: &ArgMatches, ranks: u32) -> anyhow::Result<Plan> {
 fn iterated(phases: Vec<Phase>, times: u64) -> anyhow::Result<Vec<Phase>> {
     if !(1..=1000).contains(&times) {
         bail!("--iterations {times}: give 1 to 1000");
+    }
+    if let Some(operation) = Phase::unrepeatable(&phases).filter(|_| times > 1) {
+        bail!(
+            "--iterations {times}: what {operation} makes is still there when it is to be made again: remove it within \
+             --op (as in create,stat,unlink), or give each call another --dir"
+        );
     }
     let named = |time: u64| {
         let name = move |name: &str| if time == 1 { name.to_string() } else { format!("{name} #{time}") };
@@ -476,7 +491,7 @@ fn sharing(mut plan: Plan, rank: &Rank, neighbour: u64) -> anyhow::Result<Plan> 
 
 /// This rank's share of a run on many hosts; at the leader, its result.
 fn together(matches: &ArgMatches, crew: &Crew, plan: &Plan, interrupt: Interrupt) -> anyhow::Result<Exit> {
-    let mut bar = Bar::new(crew.show());
+    let bar = RefCell::new(Some(Bar::new(crew.show())));
     let mut progress = |now: &Moment| {
         let running = (now.busy as u32, plan.workers());
         let mut mine = load::Progress { phase: load::Phase::Run, running, done: Some(now.done), ..Default::default() };
@@ -484,28 +499,51 @@ fn together(matches: &ArgMatches, crew: &Crew, plan: &Plan, interrupt: Interrupt
         let all = crew.share(&mine);
         let work = Work { files: all.ops.read, bytes: all.bytes.read, ..now.work };
         let now = Moment { work, busy: all.running.0 as usize, elapsed_ns: all.elapsed_ns, ..*now };
-        bar.show(&doing(&now), all.done, &load::Progress::default());
+        if let Some(bar) = &mut *bar.borrow_mut() {
+            bar.show(&doing(&now), all.done, &load::Progress::default());
+        }
+    };
+    let mut said = None;
+    let mut hand_over = |result: &FilesResult| {
+        drop(bar.take());
+        let mut result = result.clone();
+        for thread in result.phases.iter_mut().flat_map(|phase| &mut phase.threads) {
+            thread.thread += crew.rank.rank * plan.workers();
+            thread.process += crew.rank.rank * plan.processes;
+        }
+        if let Some(error) = &result.error {
+            crew.report(&error.message);
+        }
+        let part = Part::of_files(crew.rank.rank, &result, crew.describe());
+        said = Some(speak(matches, crew, result, &part));
     };
     let mut peers = crew;
-    let mut control =
-        Control { stop: interrupt.stop, progress: Some(&mut progress), peers: Some(&mut peers), ..Control::default() };
-    let outcome = smallfiles::run(plan, &mut control);
-    drop(bar);
-    let (mut described, part) = match outcome {
-        Ok(mut result) => {
-            for thread in result.phases.iter_mut().flat_map(|phase| &mut phase.threads) {
-                thread.thread += crew.rank.rank * plan.workers();
-                thread.process += crew.rank.rank * plan.processes;
-            }
-            if let Some(error) = &result.error {
-                crew.report(&error.message);
-            }
-            let part = Part::of_files(crew.rank.rank, &result, crew.describe());
-            (result, part)
-        }
-        Err(error) => (FilesResult::default(), crew.failed(&error.to_string())),
+    let mut control = Control {
+        stop: interrupt.stop,
+        progress: Some(&mut progress),
+        peers: Some(&mut peers),
+        hand_over: Some(&mut hand_over),
+        ..Control::default()
     };
-    let Some((whole, failures)) = crew.conclude(&part) else { return Ok(Exit::Ok) };
+    let left = match smallfiles::run(plan, &mut control) {
+        Ok(result) => result.clean_up.map(|failure| failure.message),
+        Err(error) => Some(error.to_string()),
+    };
+    drop(bar.take());
+    match (said, left) {
+        (Some(status), None) => status,
+        // The figures are with the others already: this is about the files that stay.
+        (Some(status), Some(what)) => {
+            crew.complain_alone(&what);
+            status.map(|status| if status == Exit::Ok { Exit::JobFailed } else { status })
+        }
+        (None, what) => speak(matches, crew, FilesResult::default(), &crew.failed(&what.unwrap_or_default())),
+    }
+}
+
+/// Hands over what this rank has measured. At the leader: reports what all ranks have measured.
+fn speak(matches: &ArgMatches, crew: &Crew, mut described: FilesResult, part: &Part) -> anyhow::Result<Exit> {
+    let Some((whole, failures)) = crew.conclude(part) else { return Ok(Exit::Ok) };
     described.facts.processes *= crew.rank.ranks;
     described.facts.directory = described.facts.directory.replace(&format!("/rank{}", crew.rank.rank), "");
     let measured = whole.phases.iter().any(|phase| phase.total.files > 0);
@@ -516,6 +554,7 @@ fn together(matches: &ArgMatches, crew: &Crew, plan: &Plan, interrupt: Interrupt
         crew::complain(result.hosts.iter().flat_map(|hosts| &hosts.failures));
         Ok(())
     } else {
+        output::save_at_once(matches.get_one("save").map(PathBuf::as_path), &Document::Files(result.clone()));
         report(matches, result)
     };
     crew.farewell(status);
@@ -524,13 +563,20 @@ fn together(matches: &ArgMatches, crew: &Crew, plan: &Plan, interrupt: Interrupt
 
 /// Prints the result, and writes it to the files of the options.
 fn report(matches: &ArgMatches, result: FilesResult) -> anyhow::Result<()> {
-    if let Some(error) = &result.error {
+    let clean_up = result.clean_up.as_ref().filter(|failure| Some(*failure) != result.error.as_ref());
+    for error in result.error.iter().chain(clean_up) {
         let _ = writeln!(std::io::stderr(), "plimsoll: {}", error.message); // the status tells it too
     }
-    output::deliver(matches, None, Document::Files(result), |document, style| match document {
+    let for_smallfile =
+        matches.get_one::<PathBuf>("smallfile-json").map(|path| match report::smallfile::render(&result) {
+            Some(text) => output::write_result(path, &text),
+            None => bail!("--smallfile-json: the run measured nothing, so it writes no {}", path.display()),
+        });
+    let delivered = output::deliver(matches, None, Document::Files(result), |document, style| match document {
         Document::Files(result) => report::text::files(result, style),
         _ => String::new(),
-    })
+    });
+    output::all([delivered, for_smallfile.unwrap_or(Ok(()))])
 }
 
 fn doing(now: &Moment) -> String {

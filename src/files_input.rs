@@ -117,7 +117,7 @@ fn translated(
             _ => option("finish", if truth(value)? { "all" } else { "first" }.into()),
         },
         "permute-host-dirs" => Ok(if truth(value)? { vec!["--neighbour=1".into()] } else { Vec::new() }),
-        "output-json" => option("save", value.to_string()),
+        "output-json" => option("smallfile-json", value.to_string()),
         "response-times" if truth(value).is_ok() => match (truth(value)?, other("top")) {
             (false, _) => Ok(Vec::new()),
             (true, top) => {

@@ -236,6 +236,18 @@ fn put(file: &File, text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Writes the JSON of a result at once, whole but not synced: mpirun kills the program a second after it lost a rank.
+/// The report that follows writes the JSON again, for good, and says what goes wrong.
+pub fn save_at_once(path: Option<&Path>, document: &Document) {
+    let Some(path) = path.filter(|path| !is_special(path) && !is_empty(document)) else { return };
+    let (path, text) = (behind(path), json(document).unwrap_or_default());
+    let partial = partial(&path);
+    let written = std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, &path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&partial); // the report tells the error
+    }
+}
+
 /// Writes the only copy of a result; where that fails, keeps it in the directory for temporary files and says so.
 ///
 /// # Errors
@@ -279,12 +291,13 @@ pub struct DefaultName {
     claimed: OnceCell<String>,
 }
 
-/// Tries the paths of `--save` and `--html` before anything runs, see [`try_apart`].
+/// Tries the paths of `--save`, `--html` and `--smallfile-json` before anything runs, see [`try_apart`].
 ///
 /// # Errors
 /// The first path that cannot be written, or must not be.
 pub fn try_asked(matches: &ArgMatches, inputs: impl IntoIterator<Item = PathBuf>) -> anyhow::Result<()> {
-    let asked = ["save", "html"].iter().filter_map(|name| matches.get_one::<PathBuf>(name));
+    let asked = |name: &&str| matches.try_get_one::<PathBuf>(name).ok().flatten(); // not all subcommands have all
+    let asked = ["save", "html", "smallfile-json"].iter().filter_map(asked);
     try_apart(&asked.map(PathBuf::as_path).collect::<Vec<_>>(), inputs)
 }
 

@@ -314,6 +314,7 @@ fn together(crew: &Crew, invocation: &Invocation, plan: &Plan, interrupt: Interr
         crew::complain(result.hosts.iter().flat_map(|hosts| &hosts.failures));
         Ok(())
     } else {
+        output::save_at_once(invocation.run.save.as_deref(), &Document::Run(result.clone()));
         out.add(&result);
         output::all([out.finish(), leave_behind(&invocation.run, result)])
     };

@@ -77,7 +77,8 @@ fn every_operation_does_its_work_in_one_run_and_leaves_nothing() {
             let expected = match name {
                 // Of each file: itself, a symbolic link, a second name, a directory.
                 "readdir" | "ls-l" => 4 * all,
-                "cleanup" => count(one, "files").max(all),
+                // Files, symbolic links and second names.
+                "cleanup" => 3 * all,
                 _ => all,
             };
             assert_eq!(count(one, "files"), expected, "{name} {layout}");
@@ -194,6 +195,7 @@ fn mixes_follow_their_weights_and_know_what_is_there() {
     // Five standard deviations of a binomial distribution.
     assert!((1090..1310).contains(&done("read")), "{}", done("read"));
     assert!((403..597).contains(&done("stat")), "{}", done("stat"));
+    assert_eq!(calls(mix, "rename"), done("rename"), "an operation is one call");
     let left = 2000 + done("create") - done("unlink");
     assert_eq!(count(&result["phases"][2], "files"), left, "the last phase reads what is left, whole");
     assert!(names(place.path()).is_empty(), "{:?}", names(place.path()));
@@ -774,6 +776,17 @@ fn an_input_file_has_smallfiles_parameters_and_the_command_line_the_last_word() 
     let result = files(place.path(), "--input in.json --files 7");
     let read = phase(&result, "read");
     assert_eq!((count(read, "files"), read["verified"]["mismatches"].as_u64()), (14, Some(0)));
+    // The result has smallfile's keys.
+    std::fs::write(place.path().join("out.yaml"), "operation: stat\noutput-json: out.json\nfiles: 7\nprefix: p\n")
+        .unwrap();
+    files(place.path(), "--input out.yaml --dir a");
+    let written = json_file(&place.path().join("out.json"));
+    let all = &written["results"];
+    assert_eq!((&all["files"], &all["total-threads"], &all["status"]), (&7.into(), &1.into(), &"Success".into()));
+    assert_eq!((&written["params"]["operation"], &all["in-thread"]["00"]["files"]), (&"stat".into(), &7.into()));
+    assert!(all["elapsed"].as_f64().unwrap() > 0.0 && all["files-per-sec"].as_f64().unwrap() > 0.0, "{all}");
+    let error = refused(place.path(), &["files", "--op", "create,stat", "--smallfile-json", "x"]);
+    assert!(error.contains("one operation"), "{error}");
     std::fs::write(place.path().join("bad.yaml"), "operation: create\nnonsense: 3\n").unwrap();
     let error = refused(place.path(), &["files", "--input", "bad.yaml"]);
     assert!(error.contains("bad.yaml") && error.contains("nonsense"), "{error}");
@@ -817,6 +830,15 @@ fn mdtest_and_ior_as_they_are_typed_print_their_tables() {
     assert!(field(&compat(place.path(), "mdtest", &format!("-E -r {hard}")), "File removal", 4) > 0.0);
     let both = compat(place.path(), "mdtest", "-n 10 -u -d both -i 2");
     assert!(field(&both, "Directory creation", 4) > 0.0 && field(&both, "File removal", 6) > 0.0);
+    // Files that stay after an iteration are in directories of that iteration.
+    let counts: Vec<usize> = ["-C", "-T", "-r"]
+        .map(|letter| {
+            let output = compat(place.path(), "mdtest", &format!("{letter} -F -n 3 -u -d again -i 3"));
+            assert!(output.status.success(), "{letter}: {}", stderr(&output));
+            tree(&place.path().join("again")).len()
+        })
+        .into();
+    assert_eq!(counts, [18, 18, 0]);
     let directories = "-D -d only -n 12 -u";
     assert!(field(&compat(place.path(), "mdtest", &format!("-C {directories}")), "Directory creation", 4) > 0.0);
     let looked = compat(place.path(), "mdtest", &format!("-T -X {directories}"));
@@ -904,6 +926,249 @@ fn an_interrupted_call_is_made_again_and_no_operation_is_dropped() {
                 assert!(goes_on.is_empty() || number("left") == 0, "{what}");
             }
         }
+    }
+}
+
+/// The errors of the fault matrix.
+const FAULTS: [&str; 7] = ["EINTR", "EIO", "ENOSPC", "EDQUOT", "ESTALE", "EACCES", "ENOENT"];
+/// The files of a run of the fault matrix; each lies in a directory of its own.
+const FAULTY: u64 = 7;
+/// The calls of the fault matrix: those on files.
+const FAULTY_CALLS: &str = "open,openat,read,write,pread64,pwrite64,fsync,close,unlink,unlinkat,rename,renameat,\
+    renameat2,link,linkat,symlink,symlinkat,readlink,readlinkat,stat,lstat,newfstatat,statx,fstat,chmod,fchmodat,\
+    truncate,ftruncate,mkdir,mkdirat,rmdir,mknod,mknodat,getdents64,setxattr,lsetxattr,getxattr,lgetxattr";
+
+/// The names of number `number` in a run of the fault matrix, and its directory where an operation lists directories.
+fn faulty_paths(place: &Path, operation: &str, number: u64) -> Vec<PathBuf> {
+    let directory = place.join(format!("thrd000-d{number:04}"));
+    if ["readdir", "ls-l"].contains(&operation) {
+        return vec![directory];
+    }
+    let names = ["f.#", "f.#.renamed", "f.#.tmp", "f-dir.#", "f-symlink.#", "f-link.#"];
+    names.iter().map(|name| directory.join(name.replace('#', &format!("{number:07}")))).collect()
+}
+
+/// A run of an operation below strace, which looks at the calls on the names of number `number` only: the output, and
+/// the lines of strace.
+fn on_number(
+    place: &Path,
+    operation: &str,
+    number: u64,
+    strace: &[String],
+    more: &str,
+) -> (std::process::Output, String) {
+    let log = place.with_extension("strace");
+    let mut command = std::process::Command::new("strace");
+    command.args(["-f", "--seccomp-bpf", "-qq", "-o"]).arg(&log).args(strace);
+    for path in faulty_paths(place, operation, number) {
+        command.arg("-P").arg(path);
+    }
+    command
+        .arg(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["files", "--json", "--fsync", "--op", operation, "--dir"])
+        .arg(place);
+    let output = command.args(faulty_options(more)).output().unwrap();
+    let said = std::fs::read_to_string(&log).unwrap_or_default();
+    let _ = std::fs::remove_file(log);
+    (output, said)
+}
+
+fn faulty_options(more: &str) -> Vec<String> {
+    let all = format!("--files {FAULTY} --files-per-dir 1 --size 100 --xattr-size 10 --xattr-count 1 {more}");
+    all.split_whitespace().map(str::to_string).collect()
+}
+
+/// A directory with what an operation needs, and with files of somebody else.
+fn faulty_place(needed: &str) -> (tempfile::TempDir, PathBuf) {
+    let whole = directory();
+    let place = whole.path().canonicalize().unwrap().join("place");
+    std::fs::create_dir(&place).unwrap();
+    if !needed.is_empty() {
+        let mut command = plimsoll(&place);
+        let output = command.args(["files", "--quiet", "--op", needed]).args(faulty_options("")).output().unwrap();
+        assert!(output.status.success(), "{needed}: {}", stderr(&output));
+    }
+    for name in ["thrd000-d0000/stranger", "thrd000-d0003/f.0000009", "thrd001-d0000/f.0000000"] {
+        std::fs::create_dir_all(place.join(name).parent().unwrap()).unwrap();
+        std::fs::write(place.join(name), "mine").unwrap();
+    }
+    (whole, place)
+}
+
+/// One cell of the fault matrix: the call of an operation on one of its files fails.
+fn one_fault(operation: &str, needed: &str, call: &str, number: u64, error: &str, goes_on: bool) {
+    let (_whole, place) = faulty_place(needed);
+    let strace = [format!("-etrace={call}"), format!("-einject={call}:error={error}:when=1")];
+    let makes = needed.is_empty();
+    let more =
+        format!("{} {}", ["", "--continue-on-error"][usize::from(goes_on)], ["", "--cleanup"][usize::from(makes)]);
+    let (output, said) = on_number(&place, operation, number, &strace, &more);
+    let what = format!("{operation} {call} {number} {error} {more}: {said}{}", stderr(&output));
+    assert!(said.contains("(INJECTED)"), "{what}");
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{what}"));
+    let phase = &result["phases"][0];
+    let number_of = |field: &str| phase[field].as_u64().unwrap();
+    let (asked, left, failed) = (number_of("asked"), number_of("left"), count(phase, "failed"));
+    let done = asked - left - failed;
+    assert_eq!(asked, FAULTY, "{what}");
+    let lists = ["readdir", "ls-l"].contains(&operation);
+    match operation {
+        "cleanup" => assert!(count(phase, "files") <= FAULTY, "{what}"),
+        _ => assert_eq!(count(phase, if lists { "directories" } else { "files" }), done, "{what}"),
+    }
+    // An interrupted call is made again. That nothing is there may be an answer.
+    match error {
+        "EINTR" => assert_eq!(failed, 0, "{what}"),
+        "ENOENT" => assert!(failed <= 1, "{what}"),
+        _ => assert_eq!(failed, 1, "{what}"),
+    }
+    assert_eq!(output.status.code(), Some(i32::from(failed > 0)), "{what}");
+    assert_eq!(left, if failed == 0 || goes_on { 0 } else { FAULTY - number - 1 }, "{what}");
+    assert_eq!(result["ended"], if failed > 0 { "failed" } else { "complete" }, "{what}");
+    let errors = phase["errors"].as_array().unwrap();
+    assert_eq!(errors.iter().map(|error| error["count"].as_u64().unwrap()).sum::<u64>(), failed, "{what}");
+
+    let found = tree(&place);
+    for name in ["thrd000-d0000/stranger", "thrd000-d0003/f.0000009", "thrd001-d0000/f.0000000"] {
+        assert_eq!(std::fs::read_to_string(place.join(name)).unwrap_or_default(), "mine", "{what}");
+    }
+    let there = |name: &str| {
+        let path = |number| place.join(format!("thrd000-d{number:04}/{}", name.replace('#', &format!("{number:07}"))));
+        (0..FAULTY).filter(|&number| path(number).symlink_metadata().is_ok()).count() as u64
+    };
+    if makes {
+        assert_eq!(found.len(), 3, "{what}: the run has cleaned up: {found:?}");
+        return;
+    }
+    match operation {
+        "unlink" => assert_eq!(there("f.#"), asked - done, "{what}"),
+        "delete-renamed" => assert_eq!(there("f.#.renamed"), asked - done, "{what}"),
+        "rmdir" => assert_eq!(there("f-dir.#"), asked - done, "{what}"),
+        "rename" => assert_eq!((there("f.#.renamed"), there("f.#")), (done, asked - done), "{what}"),
+        "symlink" => assert_eq!(there("f-symlink.#"), done, "{what}"),
+        "link" => assert_eq!(there("f-link.#"), done, "{what}"),
+        "stat-dir" => assert_eq!(there("f-dir.#"), FAULTY, "{what}"),
+        "cleanup" => assert_eq!(there("f.#"), asked - count(phase, "files"), "{what}"),
+        _ => assert_eq!(there("f.#"), FAULTY, "{what}"),
+    }
+}
+
+/// Each operation, with a fault in each of its calls on the first file, on the middle one and on the last; each
+/// operation meets each error.
+#[test]
+fn a_fault_in_any_call_of_any_operation_is_counted_once_and_touches_nothing_else() {
+    if !has_program("strace") {
+        return;
+    }
+    let [next, broken] = [const { std::sync::atomic::AtomicUsize::new(0) }; 2];
+    let all: Vec<(&str, &str)> = NEEDS.iter().copied().chain([("mknod", "")]).collect();
+    let work = || {
+        while let Some((operation, needed)) = all.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+            let (_whole, place) = faulty_place(needed);
+            let (output, said) = on_number(&place, operation, 3, &[format!("-etrace={FAULTY_CALLS}")], "");
+            assert!(output.status.success(), "{operation}: {}", stderr(&output));
+            let mut calls: Vec<&str> = Vec::new();
+            for call in said.lines().filter_map(|line| line.split_whitespace().nth(1)?.split('(').next()) {
+                if !calls.contains(&call) && FAULTY_CALLS.contains(call) {
+                    calls.push(call);
+                }
+            }
+            assert!(!calls.is_empty(), "{operation}: {said}");
+            for cell in 0..FAULTS.len().max(3 * calls.len()) {
+                let (call, place) = (calls[cell % calls.len()], cell / calls.len() % 3);
+                let number = [0, FAULTY / 2, FAULTY - 1][place];
+                let (error, goes_on) = (FAULTS[cell % FAULTS.len()], cell % 2 == 1);
+                let held = std::panic::catch_unwind(|| one_fault(operation, needed, call, number, error, goes_on));
+                broken.fetch_add(usize::from(held.is_err()), std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let both = [scope.spawn(work), scope.spawn(work)];
+        both.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    assert_eq!(broken.into_inner(), 0, "cells of the matrix do not hold: see above");
+}
+
+#[test]
+fn a_clean_up_that_fails_is_said_also_after_another_failure() {
+    if !has_program("strace") {
+        return;
+    }
+    for processes in ["1", "2"] {
+        for foreign in [false, true] {
+            let place = directory();
+            if foreign {
+                std::fs::create_dir(place.path().join("thrd000-d0000")).unwrap();
+                file(place.path(), "thrd000-d0000/f.0000003", "mine");
+            }
+            let mut strace = std::process::Command::new("strace");
+            strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=unlink,unlinkat"]);
+            strace.args(["-e", "inject=unlink,unlinkat:error=EROFS", env!("CARGO_BIN_EXE_plimsoll"), "files"]);
+            strace.args(["--json", "--op", "create", "--files", "5", "--cleanup", "--processes", processes]);
+            let output = strace.current_dir(place.path()).output().unwrap();
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            let result = json(&output);
+            assert!(result["clean_up"]["message"].as_str().unwrap().starts_with("clean-up: cannot unlink "), "{said}");
+            let lines = said.lines().filter(|line| line.contains("clean-up: cannot unlink")).count();
+            assert_eq!((lines, said.lines().count()), (1, 1 + usize::from(foreign)), "{said}");
+            assert!(said.contains("files of thread"), "{said}");
+            assert_eq!(result["ended"], "failed");
+        }
+    }
+}
+
+#[test]
+fn a_clean_up_of_earlier_runs_counts_what_it_removes() {
+    let place = directory();
+    let removed = |line: &str| {
+        let result = files(place.path(), &format!("--op cleanup {line}"));
+        let cleanup = &result["phases"][0];
+        (count(cleanup, "files"), calls(cleanup, "unlink"))
+    };
+    let (nothing, looks) = removed("--files 5000");
+    assert_eq!(nothing, 0);
+    assert!(looks < 50, "a directory that is not there has no files: {looks} calls");
+    files(place.path(), "--op create,mkdir,symlink --files 5");
+    assert_eq!(removed("--files 5000").0, 15);
+    assert!(names(place.path()).is_empty());
+}
+
+#[test]
+fn iterations_that_would_find_their_own_files_are_refused() {
+    let place = directory();
+    for (operations, culprit) in [
+        ("create", "create"),
+        ("create,unlink,mkdir", "mkdir"),
+        ("create,symlink,unlink", "symlink"),
+        ("mknod", "mknod"),
+    ] {
+        let error = refused(place.path(), &["files", "--op", operations, "--iterations", "2"]);
+        assert!(error.contains(&format!("what {culprit} makes is still there")), "{error}");
+    }
+    assert!(names(place.path()).is_empty());
+    for operations in ["create,unlink", "cleanup,create", "create,cleanup", "mkdir,rmdir", "create,rename,unlink"] {
+        files(place.path(), &format!("--op {operations} --files 3 --iterations 2"));
+        files(place.path(), "--op cleanup --files 3");
+    }
+}
+
+#[test]
+fn attributes_that_do_not_fit_do_not_make_a_disk_full() {
+    if !has_program("strace") {
+        return;
+    }
+    let place = directory();
+    for (error, part) in [("ENOSPC", "try a smaller --xattr-size"), ("E2BIG", "the value is too large")] {
+        let (result, status) = with_faults(
+            place.path(),
+            "setxattr",
+            &format!("error={error}"),
+            "--op create,setxattr --files 2 --cleanup",
+        );
+        let message = result["error"]["message"].as_str().unwrap();
+        assert!(status == 1 && message.contains(part), "{message}");
     }
 }
 
@@ -1040,6 +1305,37 @@ fn a_stonewall_of_ior_wears_out_and_reads_follow_the_status_file() {
         }
         assert!(moved("-r") <= written);
     }
+}
+
+/// -W and -R read once more and compare: a byte that somebody changed is found.
+#[test]
+fn ior_finds_damaged_data_when_it_is_told_to_look() {
+    if !has_program("python3") {
+        return;
+    }
+    let place = directory();
+    for shape in ["-F -t 47008 -b 94016 -o f", "-C -t 4k -b 12k -s 3 -o f"] {
+        let ior = |line: &str| compat(place.path(), "ior", &format!("{line} {shape}"));
+        for line in ["-w -W -k", "-r -R -k", "-w -r -W -R -k -i 2"] {
+            let output = ior(line);
+            assert!(output.status.success(), "{line} {shape}: {}", stderr(&output));
+        }
+        let victim = tree(place.path())[0].clone();
+        let mut bytes = std::fs::read(&victim).unwrap();
+        bytes[5000] ^= 1;
+        std::fs::write(&victim, &bytes).unwrap();
+        let output = ior("-r -k");
+        assert!(output.status.success(), "without -R nobody looks: {}", stderr(&output));
+        let output = ior("-r -R -k");
+        assert!(
+            !output.status.success() && stderr(&output).contains("verification failed"),
+            "{shape}: {}",
+            stderr(&output)
+        );
+        tree(place.path()).iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    }
+    let output = compat(place.path(), "ior", "-w -W -D 1 -o f");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
 }
 
 #[test]

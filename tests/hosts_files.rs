@@ -57,7 +57,12 @@ fn many_files(place: &Path) {
     // The next run finds what this one has made.
     let text =
         stdout(&succeed(place, 4, &["files", &dir, "--files=50", "--threads=2", "--op=stat,unlink", "--cleanup"]));
-    assert!(text.contains("kfiles/s") && text.lines().any(|line| line.starts_with("All ")), "{text}");
+    // A table of hosts for each phase, and one for what is of the hosts and not of a phase.
+    let titles: Vec<&str> = text.lines().filter(|line| line.ends_with(" by host")).collect();
+    assert_eq!(titles, ["stat by host", "unlink by host"], "{text}");
+    let rows = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+    assert_eq!((rows("Host "), rows("All "), rows("a ")), (3, 3, 3), "{text}");
+    assert_eq!(text.matches("until the first thread of all ranks was through").count(), 2, "{text}");
     for rank in names(&shared) {
         let rank = shared.join(rank);
         let left: Vec<String> = names(&rank).iter().flat_map(|thread| names(&rank.join(thread))).collect();
@@ -162,6 +167,48 @@ fn mdtest(place: &Path) {
         row(&format!("-r {options}"), "File removal");
     }
     row("-D -n 20 -d directories -i 3", "Directory stat");
+}
+
+/// IOR as IO500's script starts it: a task on each rank, which reads what another has written.
+#[test]
+fn ior_has_a_task_on_each_rank() {
+    if !["mpirun", "mpicc", "python3"].into_iter().all(has_program) {
+        return;
+    }
+    let place = directory();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/compat/ior");
+    let ior = |line: &str| {
+        let mut command = mpirun(place.path(), 3);
+        command.args(["-x", &format!("PLIMSOLL={}", program().display())]).arg(script);
+        command.args(line.split(' ')).output().expect("mpirun starts")
+    };
+    let result = |line: &str| {
+        let output = ior(&format!("{line} -O summaryFormat=JSON"));
+        assert!(output.status.success(), "{line}: {}", stderr(&output));
+        let result = json(&output); // one rank speaks
+        assert_eq!(result["tests"][0]["Parameters"]["numTasks"], 3);
+        let result = &result["tests"][0]["Results"][0];
+        let of = |name: &str| result[name].as_f64().unwrap();
+        (of("bwMiB") * of("totalTime") * 1_048_576.0).round() as u64
+    };
+    let length = |name: &str| place.path().join(name).metadata().map_or(0, |found| found.len());
+    let all = 3 * 2 * 192 * 1024;
+    assert_eq!(result("-w -k -C -e -t 64k -b 192k -s 2 -o shared"), all);
+    assert_eq!(length("shared"), all);
+    let holes = std::fs::read(place.path().join("shared")).unwrap();
+    assert!(holes.chunks(4096).all(|block| block.iter().any(|&byte| byte != 0)), "each task wrote its segments");
+    assert_eq!(result("-r -C -Q 2 -t 64k -b 192k -s 2 -o shared"), all);
+    assert!(!place.path().join("shared").exists(), "without -k the file is removed");
+    assert_eq!(result("-w -k -F -t 64k -b 192k -o own"), all / 2);
+    assert_eq!([0, 1, 2].map(|task| length(&format!("own.{task:08}"))), [192 * 1024; 3]);
+    assert_eq!(result("-r -F -C -t 64k -b 192k -o own"), all / 2);
+    assert!(names(place.path()).is_empty(), "{:?}", names(place.path()));
+    let output = ior("-w -r -o x");
+    assert!(
+        !output.status.success() && stderr(&output).contains("a rank joins the others once"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 fn sweeps(place: &Path) {
@@ -308,4 +355,96 @@ fn inside_a_gluster_volume_from_four_hosts() {
     let text = stdout(&output);
     assert!(output.status.success() && text.contains("4 threads finished out of 4"), "{text}\n{}", stderr(&output));
     assert!(closing(&text, "file-rate:") > 0.0 && brick.join("gfapi-test/smf-gfapi-c.01").is_dir());
+}
+
+/// The ranks of a run on this host, by their numbers.
+fn rank_ids(place: &Path) -> Vec<(u32, u32)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let text = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
+        let exe = std::fs::read_link(entry.path().join("exe")).unwrap_or_default();
+        if exe != program().canonicalize().unwrap()
+            || !String::from_utf8_lossy(&text("cmdline")).contains(place.to_str().unwrap())
+        {
+            continue;
+        }
+        let environment = text("environ");
+        let rank = String::from_utf8_lossy(&environment)
+            .split('\0')
+            .find_map(|word| word.strip_prefix("OMPI_COMM_WORLD_RANK=").and_then(|rank| rank.parse().ok()));
+        found.extend(rank.map(|rank| (rank, id)));
+    }
+    found
+}
+
+/// A rank is killed: the figures of the others are there and agree with the disk, also where mpirun kills the
+/// others while they clean up.
+#[test]
+fn a_lost_rank_costs_no_figures_of_the_others() {
+    if !["mpirun", "mpicc"].into_iter().all(has_program) {
+        return;
+    }
+    for (victim, cleans) in [(2, false), (0, true), (3, true)] {
+        let place = directory();
+        let place = place.path();
+        std::fs::create_dir(place.join("d")).unwrap();
+        let dir = format!("--dir={}", place.join("d").display());
+        let mut line = vec![
+            "files",
+            "--op=create",
+            "--size=0",
+            "--files=1000000",
+            "--files-per-dir=1000000",
+            "--save=r.json",
+            &dir,
+        ];
+        line.extend(cleans.then_some("--cleanup"));
+        let mut child = start(place, 4, &line);
+        let made = |rank: u32| place.join(format!("d/rank{rank}/thrd000-d0000/f.0000200"));
+        while !(0..4).all(|rank| made(rank).exists()) {
+            assert!(child.try_wait().unwrap().is_none(), "a million files take longer");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let (_, id) = *rank_ids(place).iter().find(|(rank, _)| *rank == victim).expect("the victim runs");
+        assert!(Command::new("kill").args(["-KILL", &id.to_string()]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let said = stderr(&output);
+        assert!(!output.status.success(), "{said}");
+        let text = std::fs::read_to_string(place.join("r.json")).unwrap_or_else(|error| panic!("{error}: {said}"));
+        let result: Value = serde_json::from_str(&text).unwrap();
+        let lost: Vec<u64> = result["hosts"]["failures"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|failure| failure["rank"].as_u64().unwrap())
+            .collect();
+        assert_eq!(lost, [u64::from(victim)], "{said}");
+        assert_eq!(result["ended"], "failed");
+        let threads = phase(&result, "create")["threads"].as_array().unwrap().clone();
+        for rank in (0..4).filter(|rank| *rank != victim) {
+            let thread = threads.iter().find(|thread| thread["thread"] == rank).expect("a thread of each other rank");
+            let counted = thread["work"]["files"].as_u64().unwrap();
+            let there = std::fs::read_dir(place.join(format!("d/rank{rank}/thrd000-d0000"))).map_or(0, Iterator::count);
+            match cleans {
+                true => assert!(counted >= 200 && there as u64 <= counted, "rank {rank}: {there} of {counted}"),
+                false => assert_eq!(there as u64, counted, "rank {rank}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_that_are_asked_for_different_things_do_not_start() {
+    if !["mpirun", "mpicc"].into_iter().all(has_program) {
+        return;
+    }
+    let place = directory();
+    let mut command = mpirun(place.path(), 1);
+    command.arg(program()).args(["files", "--op=create", "--files=20", ":", "-np", "1"]);
+    let output = command.arg(program()).args(["files", "--op=mkdir", "--files=40"]).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("different commands"), "{said}");
+    assert!(names(place.path()).is_empty());
 }

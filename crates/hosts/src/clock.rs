@@ -16,6 +16,10 @@ pub struct RoundTrip {
     pub answered_ns: u64,
 }
 
+/// Clocks move against each other by less than this part of the time: crystals by 1/10,000, clocks that are being set
+/// slowly by 1/2,000 (adjtimex(2)).
+const MOST_DRIFT: u64 = 1000;
+
 /// The time by which another clock is ahead of this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offset {
@@ -31,6 +35,18 @@ impl Offset {
         let rtt_ns = trip.answered_ns.saturating_sub(trip.asked_ns);
         let middle_ns = trip.asked_ns + rtt_ns / 2;
         Offset { ahead_ns: trip.there_ns.wrapping_sub(middle_ns) as i64, bound_ns: rtt_ns.div_ceil(2) }
+    }
+
+    /// True if both clocks may be one: the offset is 0 within its bound.
+    pub fn may_be_none(self) -> bool {
+        self.ahead_ns.unsigned_abs() <= self.bound_ns
+    }
+
+    /// The nanoseconds by which the clocks have moved against each other until the comparison `after`; None if they
+    /// have not moved farther than clocks do by themselves in `ns` nanoseconds, within the bounds of both comparisons.
+    pub fn moved(self, after: Offset, ns: u64) -> Option<u64> {
+        let moved_ns = after.ahead_ns.abs_diff(self.ahead_ns);
+        (moved_ns > self.bound_ns + after.bound_ns + ns / MOST_DRIFT).then_some(moved_ns)
     }
 
     /// The one of two offsets that is known better.
@@ -76,6 +92,16 @@ mod tests {
             prop_assert!(best.ahead_ns.abs_diff(ahead) <= best.bound_ns + 1, "{best:?} of {ahead}");
             prop_assert_eq!(best.here(best.there(12345)), 12345);
         }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_has_moved_and_a_slow_one_has_not() {
+        let known = |ahead_ns| Offset { ahead_ns, bound_ns: 40 };
+        let second = 1_000_000_000;
+        assert_eq!(known(0).moved(known(500_000), second), None, "500 millionths");
+        assert_eq!(known(0).moved(known(-80), 0), None, "within the bounds");
+        assert_eq!(known(-7).moved(known(1_000_000_000), second), Some(1_000_000_007));
+        assert_eq!((known(40).may_be_none(), known(-41).may_be_none()), (true, false));
     }
 
     #[test]

@@ -374,10 +374,13 @@ impl Member {
         let sync = &mut self.sync;
         sync.asked = None;
         sync.trips += 1;
-        let seen = if same_machine { Offset::default() } else { Offset::of(&trip) };
-        let best = sync.best.map_or(seen, |best| best.better(seen));
+        let seen = Offset::of(&trip);
+        // Restored copies of a virtual machine say that they are one machine, and so do containers with different time
+        // namespaces: a round trip shows that they are not.
+        let one_clock = same_machine && seen.may_be_none();
+        let best = if one_clock { Offset::default() } else { sync.best.map_or(seen, |best| best.better(seen)) };
         sync.best = Some(best);
-        let enough = same_machine || sync.trips >= ROUND_TRIPS;
+        let enough = one_clock || sync.trips >= ROUND_TRIPS;
         match onward {
             Some(onward) if enough => sync.onward = Some(best.then(onward)),
             // The parent does not know itself yet: it is asked again, but not without a pause.

@@ -4,7 +4,7 @@ use measure::schema::{
     Ended, FilesResult, HostResult, HostsResult, JobResult, PhaseResult, Provenance, RankFailure, RunResult, Storage,
 };
 use measure::verdict::{self, Judgement};
-use measure::{merge_jobs, merge_phases};
+use measure::{cut_to_one_window, merge_jobs, merge_phases};
 use serde::{Deserialize, Serialize};
 
 /// Intervals of each host in the result: enough for a curve. The sum over all hosts has every interval.
@@ -94,9 +94,14 @@ impl Part {
     /// Adds the measurements of other ranks.
     pub fn merge(&mut self, other: Part) {
         let Part { provenance, global_options, first_rank, ranks, jobs, phases, hosts, failures, ended } = other;
+        let other_first = first_rank < self.first_rank;
         self.ranks += ranks;
         merge_jobs(&mut self.jobs, &jobs);
+        // The wall clocks of hosts differ: a phase starts when the lowest rank says so.
+        let first = if other_first { &phases } else { &self.phases };
+        let starts: Vec<u64> = first.iter().map(|phase| phase.start_unix_ms).collect();
         merge_phases(&mut self.phases, &phases);
+        self.phases.iter_mut().zip(starts).for_each(|(phase, start)| phase.start_unix_ms = start);
         for host in hosts {
             match self.hosts.iter_mut().find(|known| known.host == host.host) {
                 Some(known) => known.merge(&host),
@@ -180,7 +185,8 @@ impl Part {
 
     /// The result of `files` on all ranks, described as the first rank described it.
     pub fn into_files(mut self, size: u32, described: FilesResult) -> FilesResult {
-        let hosts = self.take_hosts(size);
+        let mut hosts = self.take_hosts(size);
+        cut_to_one_window(&mut hosts.hosts, &mut self.phases);
         for phase in &mut self.phases {
             phase.threads.sort_unstable_by_key(|thread| thread.thread);
             phase.calls.sort_by_key(|call| std::cmp::Reverse(call.lat_ns.sum()));
@@ -331,6 +337,22 @@ mod tests {
         all.merge(at(2, "b", (40, 60)));
         let hosts = all.into_run(3).hosts.unwrap();
         assert_eq!((hosts.start_skew_ns, hosts.hosts[1].started_ns), (910, Some((40, 900))));
+    }
+
+    #[test]
+    fn a_phase_starts_when_the_lowest_rank_says_so() {
+        let of = |rank, start_unix_ms| {
+            let phase = PhaseResult { start_unix_ms, ..PhaseResult::default() };
+            let result = FilesResult { phases: vec![phase], ..FilesResult::default() };
+            Part::of_files(rank, &result, HostResult { host: format!("h{rank}"), ..HostResult::default() })
+        };
+        let merged = |order: [u32; 3]| {
+            let mut parts = order.map(|rank| of(rank, 1000 - 300 * u64::from(rank))).into_iter();
+            let mut all = parts.next().unwrap();
+            parts.for_each(|part| all.merge(part));
+            all.phases[0].start_unix_ms
+        };
+        assert_eq!([merged([0, 1, 2]), merged([2, 1, 0]), merged([1, 2, 0]), merged([2, 0, 1])], [1000; 4]);
     }
 
     #[test]

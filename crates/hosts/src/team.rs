@@ -238,10 +238,16 @@ impl Team {
             return Gate::Closed;
         }
         member.come_to(round, now_ns);
-        match member.opened(round) {
-            Some(at_ns) => Gate::Open(member.onward().unwrap_or_default().here(at_ns)),
-            None => Gate::Wait,
+        let Some(at_ns) = member.opened(round) else { return Gate::Wait };
+        let at_ns = member.onward().unwrap_or_default().here(at_ns);
+        if at_ns > now_ns + FARTHEST_NS {
+            let late_s = (at_ns - now_ns) / 1_000_000_000;
+            let what =
+                format!("cannot begin with the others: by its clock, which was set since, the start is in {late_s} s");
+            member.report(what, now_ns);
+            return Gate::Closed;
         }
+        Gate::Open(at_ns)
     }
 
     /// Compares this rank's clock with the leader's. The time by which the leader's clock is ahead, with its
@@ -431,6 +437,8 @@ impl Team {
     }
 }
 
+/// A gate opens less than a second after the last rank has come to it: a moment that is farther away is none.
+const FARTHEST_NS: u64 = 10_000_000_000;
 /// The time between two looks of a rank that waits at a gate.
 const LOOK: Duration = Duration::from_micros(500);
 /// The time between two looks for messages while the load runs, when nobody waits for the courier.
@@ -489,5 +497,7 @@ fn send(link: &mut impl Link, member: &mut Member) {
 /// namespaces with names of their own count as hosts of their own.
 pub fn machine_number(host: &str) -> u64 {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    measure::fingerprint(host.bytes().chain([0]).chain(boot.trim().bytes()))
+    // A time namespace moves the clocks of its processes: time_namespaces(7).
+    let moved = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    measure::fingerprint(host.bytes().chain([0]).chain(boot.trim().bytes()).chain([0]).chain(moved.bytes()))
 }

@@ -29,6 +29,10 @@ pub struct FilesResult {
     pub storage: Storage,
     /// The first failure, if any.
     pub error: Option<JobError>,
+    /// The first failure of `--cleanup`, whatever failed before: files of the run may be left. It is the failure of the
+    /// run where nothing else failed.
+    #[serde(default)]
+    pub clean_up: Option<JobError>,
     /// Statements about the run as a whole; those on one phase are with the phase.
     pub verdicts: Vec<Verdict>,
     /// The statements that were tried, and how each of them came out.

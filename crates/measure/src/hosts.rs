@@ -269,22 +269,43 @@ pub fn merge_phases(mine: &mut Vec<PhaseResult>, theirs: &[PhaseResult]) {
         };
         let mut phase = phase.clone();
         let wall_ns = known.stonewall_ns.min(phase.stonewall_ns);
-        for one in [&mut *known, &mut phase] {
-            let part =
-                |count: u64| (u128::from(count) * u128::from(wall_ns) / u128::from(one.stonewall_ns.max(1))) as u64;
-            let Work { files, records, bytes, failed, directories } = one.at_stonewall;
-            if one.stonewall_ns > wall_ns {
-                one.at_stonewall = Work {
-                    files: part(files),
-                    records: part(records),
-                    bytes: part(bytes),
-                    failed: part(failed),
-                    directories: part(directories),
-                };
-                one.stonewall_ns = wall_ns;
-            }
-        }
+        known.cut_to(wall_ns);
+        phase.cut_to(wall_ns);
         known.merge(&phase);
+    }
+}
+
+/// Brings the phases of all hosts to the stonewall of all ranks, `all`, which then has the sum of their work: hosts are
+/// compared over one window.
+pub fn cut_to_one_window(hosts: &mut [HostResult], all: &mut [PhaseResult]) {
+    for (index, total) in all.iter_mut().enumerate() {
+        let mut sum = Work::default();
+        for phase in hosts.iter_mut().filter_map(|host| host.phases.get_mut(index)) {
+            phase.cut_to(total.stonewall_ns);
+            sum.add(&phase.at_stonewall);
+        }
+        if sum != Work::default() {
+            total.at_stonewall = sum;
+        }
+    }
+}
+
+impl PhaseResult {
+    /// Brings the stonewall to an earlier moment, and takes the part of the work that falls to it at an even pace.
+    fn cut_to(&mut self, wall_ns: u64) {
+        if self.stonewall_ns <= wall_ns {
+            return;
+        }
+        let part = |count: u64| (u128::from(count) * u128::from(wall_ns) / u128::from(self.stonewall_ns)) as u64;
+        let Work { files, records, bytes, failed, directories } = self.at_stonewall;
+        self.at_stonewall = Work {
+            files: part(files),
+            records: part(records),
+            bytes: part(bytes),
+            failed: part(failed),
+            directories: part(directories),
+        };
+        self.stonewall_ns = wall_ns;
     }
 }
 
@@ -365,6 +386,24 @@ mod tests {
         merge_phases(&mut all, &[phase(400, 200)]);
         assert_eq!((all[0].stonewall_ns, all[0].at_stonewall.files), (100, 300 + 800 + 200));
         assert_eq!((all[0].total.files, all.len()), (3000, 2));
+    }
+
+    #[test]
+    fn hosts_are_compared_over_the_stonewall_of_all() {
+        let host = |files, stonewall_ns| HostResult {
+            phases: vec![PhaseResult {
+                stonewall_ns,
+                at_stonewall: Work { files, ..Work::default() },
+                ..PhaseResult::default()
+            }],
+            ..HostResult::default()
+        };
+        let mut hosts = [host(900, 300), host(10, 100), HostResult::default()];
+        let mut all = vec![PhaseResult { stonewall_ns: 100, ..PhaseResult::default() }];
+        cut_to_one_window(&mut hosts, &mut all);
+        let files: Vec<u64> = hosts[..2].iter().map(|host| host.phases[0].at_stonewall.files).collect();
+        assert_eq!((files, all[0].at_stonewall.files), (vec![300, 10], 310));
+        assert!(hosts[..2].iter().all(|host| host.phases[0].stonewall_ns == 100));
     }
 
     #[test]

@@ -36,6 +36,6 @@ mod visits;
 pub use direction::{Direction, PerDirection};
 pub use fingerprint::fingerprint;
 pub use histogram::Histogram;
-pub use hosts::{merge_jobs, merge_phases, window_of};
+pub use hosts::{cut_to_one_window, merge_jobs, merge_phases, window_of};
 pub use objective::{LatencyFigure, Objective};
 pub use over_time::OverTime;

@@ -1,7 +1,7 @@
 //! Results as text, as JSON in fio's schema and as HTML; and results read back.
 //!
 //! ```text
-//! schema ─► text | csv | fio_json, fio_text (fio_figures) | terse | ndjson | bandwidth_log | html (svg)
+//! schema ─► text | csv | fio_json, fio_text (fio_figures) | terse | ndjson | bandwidth_log | smallfile | html (svg)
 //! file   ─► read_document ─► schema
 //! ```
 //!
@@ -21,6 +21,7 @@ pub mod ndjson;
 mod parts;
 mod preconditioning;
 mod read;
+pub mod smallfile;
 pub mod svg;
 pub mod terse;
 pub mod text;

@@ -134,6 +134,25 @@ fn a_gate_opens_for_all_at_one_moment_once_the_last_has_come() {
     }
 }
 
+/// Copies of one virtual machine say that they are one machine: round trips show that their clocks are not one.
+#[test]
+fn ranks_that_wrongly_claim_one_clock_are_compared_all_the_same() {
+    let ahead = |rank| if rank == 2 { 1_001_000_000_000 } else { 0 };
+    let mut world = World::with_clocks(5, ahead);
+    world.members.iter_mut().flatten().for_each(|member| member.machine = 7);
+    world.each(|_, member, now_ns| member.compare_clocks(now_ns));
+    world.until(|world| world.all(|member| member.onward().is_some()));
+    for member in world.members.iter().flatten() {
+        let offset = member.onward().unwrap();
+        assert!(offset.ahead_ns.abs_diff(-(ahead(member.me) as i64)) <= offset.bound_ns, "{}: {offset:?}", member.me);
+        assert!(offset.bound_ns < 1_000_000, "{}: {offset:?}", member.me);
+    }
+    for neighbour in [0, 1] {
+        let member = world.members[neighbour].as_ref().unwrap();
+        assert_eq!(member.onward(), Some(Offset::default()), "{neighbour} shares the clock of the root");
+    }
+}
+
 #[test]
 fn who_has_left_for_the_end_holds_up_no_gate() {
     let mut world = World::of(5);

@@ -87,8 +87,12 @@ pub(super) struct Files<'a> {
     stopped: &'a dyn Fn() -> bool,
     /// The time of `CLOCK_MONOTONIC` at which the phase ends, whatever is left of it.
     pub deadline_ns: Option<u64>,
-    /// Number of entries in the directory that was listed last.
+    /// Number of entries in the directory that was listed last, or of objects that the last clean-up of a number found.
     pub listed: u64,
+    /// The directory that a clean-up has last found missing.
+    absent: Option<u64>,
+    /// The file that a mix has given its other name: the next rename of the mix gives the name back.
+    away: Option<u64>,
     /// True after a failed operation: this thread then no longer knows which objects exist.
     pub uncertain: bool,
     listing: Listing,
@@ -138,6 +142,8 @@ impl<'a> Files<'a> {
             stopped,
             deadline_ns: None,
             listed: 0,
+            absent: None,
+            away: None,
             uncertain: false,
             listing: Listing::default(),
             others,
@@ -226,11 +232,11 @@ impl<'a> Files<'a> {
     }
 
     /// The object that an operation works on by its name; None if it lists directories or removes everything.
-    fn used(&self, operation: Operation) -> Option<Object> {
+    fn used(&self, operation: Operation, number: u64) -> Option<Object> {
         match (operation, operation.row().walk) {
             (Operation::DeleteRenamed, _) => Some(Object::Renamed),
             (_, Walk::Uses(kind) | Walk::Takes(kind)) => Some(match kind {
-                Population::Files => self.object(),
+                Population::Files => self.object(number),
                 Population::Directories => Object::Directory,
                 Population::Symlinks => Object::Symlink,
                 Population::Links => Object::Link,
@@ -344,8 +350,9 @@ impl<'a> Files<'a> {
         self.plan.sizes.of(self.seed, self.thread, number)
     }
 
-    fn object(&self) -> Object {
-        if self.renamed { Object::Renamed } else { Object::File }
+    /// The name that file `number` has.
+    fn object(&self, number: u64) -> Object {
+        if self.renamed != (self.away == Some(number)) { Object::Renamed } else { Object::File }
     }
 
     fn flags(&self, flags: i32) -> i32 {
@@ -465,14 +472,17 @@ impl<'a> Files<'a> {
     /// A name that this run could not give fails: the operation leaves alone whatever has the name.
     pub fn carry_out(&mut self, operation: Operation, number: u64, mixed: bool) -> Result<(), Failure> {
         if !self.foreign.is_empty()
-            && let Some(used) = self.used(operation)
+            && let Some(used) = self.used(operation, number)
             && self.is_foreign(used, number)
         {
             let path = self.names.path(used, number).to_string_lossy().into_owned();
             return Err(Failure { call: Call::Open, error: io::Error::other(Bad::Foreign), path });
         }
-        let object = self.object();
+        let object = self.object(number);
         let outcome = self.attempt(operation, object, number, mixed);
+        if matches!(operation.row().walk, Walk::Takes(Population::Files)) {
+            self.away = self.away.filter(|away| *away != number);
+        }
         if let Err(failure) = &outcome
             && !failure.is_stop()
         {
@@ -547,7 +557,7 @@ impl<'a> Files<'a> {
                 self.get_xattrs(object, number)
             }
             Operation::AwaitCreate => self.await_create(number),
-            Operation::Rename => self.rename(number, mixed),
+            Operation::Rename => self.rename(object, number, mixed),
             Operation::Unlink => self.unlink(object, number),
             Operation::DeleteRenamed => self.unlink(Object::Renamed, number),
             Operation::Symlink => {
@@ -642,6 +652,7 @@ impl<'a> Files<'a> {
             ranges,
             ours_from: all.map(|range| range.ours_from),
             renamed: self.renamed,
+            away: self.away,
             certain: !self.uncertain,
         }
     }
@@ -678,13 +689,28 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn rename(&mut self, number: u64, mixed: bool) -> Result<(), Failure> {
-        let (from, to) = match self.renamed {
-            true => (Object::Renamed, Object::File),
-            false => (Object::File, Object::Renamed),
-        };
+    fn rename(&mut self, from: Object, number: u64, mixed: bool) -> Result<(), Failure> {
+        let to = if from == Object::File { Object::Renamed } else { Object::File };
         self.rename_new(from, to, number)?;
-        if mixed { self.rename_new(to, from, number) } else { Ok(()) }
+        if mixed {
+            self.away = if self.away == Some(number) { None } else { Some(number) };
+        }
+        Ok(())
+    }
+
+    /// The file that a rename of a mix has to take: the one that the last rename gave another name, if any.
+    pub fn away(&self) -> Option<u64> {
+        self.away
+    }
+
+    /// Gives the file that a mix has renamed its name back. It does not count as an operation of the mix, and is not
+    /// measured.
+    pub fn come_home(&mut self) -> Result<(), Failure> {
+        let Some(number) = self.away else { return Ok(()) };
+        let timed = std::mem::replace(&mut self.tally.timed, false);
+        let back = self.rename(self.object(number), number, true);
+        self.tally.timed = timed;
+        back
     }
 
     /// Gives an object a name that nobody has: a rename never replaces a file that is there.
@@ -783,7 +809,7 @@ impl<'a> Files<'a> {
     }
 
     fn await_create(&mut self, number: u64) -> Result<(), Failure> {
-        let object = self.object();
+        let object = self.object(number);
         loop {
             let path = self.names.path(object, number);
             match self.tally.time(Call::Stat, || self.fs.stat(path)) {
@@ -807,22 +833,32 @@ impl<'a> Files<'a> {
         !self.plan.layout.hashed && self.fs.stat(self.names.directory(directory)).is_ok()
     }
 
-    /// Removes every object that any operation may have left under that number.
+    /// Removes every object that any operation may have left under that number. `listed` is the number of these.
     fn clean(&mut self, number: u64) -> Result<(), Failure> {
+        self.listed = 0;
+        let directory = self.names.directory_of(number);
+        if self.absent == Some(directory) {
+            return Ok(());
+        }
         for object in [Object::File, Object::Renamed, Object::Temporary, Object::Symlink, Object::Link] {
             let path = self.names.path(object, number);
             let gone = self.tally.time(Call::Unlink, || self.fs.unlink(path));
-            is_gone(gone)?;
+            self.listed += u64::from(was_there(gone)?);
         }
         let path = self.names.path(Object::Directory, number);
         let gone = self.tally.time(Call::Rmdir, || self.fs.rmdir(path));
-        is_gone(gone)
+        self.listed += u64::from(was_there(gone)?);
+        if self.listed == 0 && !self.plan.layout.hashed {
+            let looked = self.fs.lstat(self.names.directory(directory)).err().and_then(|error| error.raw_os_error());
+            self.absent = (looked == Some(libc::ENOENT)).then_some(directory);
+        }
+        Ok(())
     }
 
     /// Removes the objects that this run made and has not removed yet. It tries all of them, then returns the first
-    /// failure.
-    pub fn remove_made(&mut self) -> Result<(), Failure> {
-        let mut first = Ok(());
+    /// failure, and the number of failures.
+    pub fn remove_made(&mut self) -> (Result<(), Failure>, u64) {
+        let (mut first, mut stay) = (Ok(()), 0);
         let earlier = std::mem::take(&mut self.earlier);
         // A name that was there before this run stays, unless an earlier phase of the run made it.
         let mut rows = earlier.clone();
@@ -838,9 +874,10 @@ impl<'a> Files<'a> {
                 Population::Links => self.remove(Object::Link, number).map(drop),
                 Population::Directories => self.remove(Object::Directory, number).map(drop),
             };
+            stay += u64::from(removed.is_err());
             first = first.and(removed);
         }
-        first
+        (first, stay)
     }
 
     /// Removes file `number` under the first of its names that is there, or under all of them. The first name comes
@@ -880,8 +917,10 @@ impl<'a> Files<'a> {
     }
 
     /// Removes the directories of the layout that this run made and that are empty.
-    /// With `all`, it removes the empty directories of an earlier run too.
-    pub fn remove_directories(&mut self, all: bool) {
+    /// With `all`, it removes the empty directories of an earlier run too. It tries all of them, then returns the first
+    /// failure.
+    pub fn remove_directories(&mut self, all: bool) -> Result<(), Failure> {
+        let mut first = Ok(());
         let mut beyond = self.names.directories();
         while all && self.fs.stat(self.names.directory(beyond)).is_ok() {
             beyond += 1;
@@ -890,12 +929,20 @@ impl<'a> Files<'a> {
             let made = self.made.get((directory / 64) as usize).is_some_and(|word| word & (1 << (directory % 64)) != 0);
             if made || (all && directory < beyond) {
                 for path in self.names.ancestry(directory).iter().rev() {
-                    if self.fs.rmdir(path).is_err() {
-                        break; // not empty: it holds what others made
+                    match self.fs.rmdir(path).map_err(|error| (error.raw_os_error(), error)) {
+                        Ok(()) => {}
+                        // The directory holds objects of others, belongs to others, or is gone.
+                        Err((Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOTDIR | libc::ENOENT), _)) => break,
+                        Err((_, error)) => {
+                            let path = path.to_string_lossy().into_owned();
+                            first = first.and(Err(Failure { call: Call::Rmdir, error, path }));
+                            break;
+                        }
                     }
                 }
             }
         }
+        first
     }
 
     /// The failure as one line, and its error number.
@@ -934,6 +981,13 @@ impl<'a> Files<'a> {
             libc::ENOENT => {
                 "were the files made, by as many threads, with as many files a directory and the same prefix?"
             }
+            // Also ext4 says this of a value that its one block for attributes cannot take.
+            libc::ENOSPC if failure.call == Call::Setxattr => {
+                "the attributes do not fit, or the file system is full: try a smaller --xattr-size or --xattr-count"
+            }
+            libc::E2BIG | libc::ERANGE if failure.call == Call::Setxattr => {
+                "the value is too large for this file system: use a smaller --xattr-size"
+            }
             libc::ENOSPC => "the file system is full, of data or of inodes",
             libc::EDQUOT => "the quota is used up",
             libc::EINVAL if self.plan.direct => "does this file system support O_DIRECT with this --record?",
@@ -959,10 +1013,11 @@ impl Written {
     }
 }
 
-fn is_gone(outcome: Result<(), Failure>) -> Result<(), Failure> {
+/// True if an object was removed, false if there was none.
+fn was_there(outcome: Result<(), Failure>) -> Result<bool, Failure> {
     match outcome {
-        Err(failure) if failure.error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-        outcome => outcome,
+        Err(failure) if failure.error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        outcome => outcome.map(|()| true),
     }
 }
 

@@ -25,8 +25,10 @@ pub(super) struct Gates {
     workers: usize,
 }
 
-/// The first line has one word: the reason why threads are to stop, a `Stop`.
+/// In the first line: the reason why threads are to stop, a `Stop`.
 const STOP: usize = 0;
+/// In the first line: 1 once the figures are handed over, so that files may be removed.
+const CLEAN_UP: usize = 1;
 /// In a phase: the time at which it begins; 0 while its gate is closed.
 const GO_AT: usize = 0;
 /// In a phase: the time of the stonewall; 0 before.
@@ -133,6 +135,16 @@ impl Gates {
         Some(self.phase(phase)[GO_AT].load(Acquire)).filter(|&at| at != 0)
     }
 
+    /// Lets the threads remove what the run has made: the figures are handed over.
+    pub fn open_clean_up(&self) {
+        self.words[CLEAN_UP].store(1, Release);
+    }
+
+    /// True if the threads may remove what the run has made.
+    pub fn may_clean_up(&self) -> bool {
+        self.words[CLEAN_UP].load(Acquire) != 0
+    }
+
     /// Nanoseconds between looks at a gate: the more wait, the more seldom.
     pub fn poll_ns(&self) -> u64 {
         50_000 + 20_000 * self.workers as u64
@@ -192,7 +204,8 @@ impl Gates {
         let word = |index: usize| self.seat(worker)[index].load(Relaxed);
         let ranges = std::array::from_fn(|index| (word(RANGES + 2 * index), word(RANGES + 2 * index + 1)));
         let ours_from = std::array::from_fn(|index| word(OURS + index));
-        Holdings { ranges, ours_from, renamed: word(FLAGS) & 1 != 0, certain: word(FLAGS) & 2 != 0 }
+        let (renamed, certain) = (word(FLAGS) & 1 != 0, word(FLAGS) & 2 != 0);
+        Holdings { ranges, ours_from, renamed, away: None, certain }
     }
 
     /// The sum of the work that all workers have published.

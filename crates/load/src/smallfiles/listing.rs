@@ -18,6 +18,8 @@ pub(super) struct Holdings {
     pub ours_from: [u64; 4],
     /// True if the files have the names that `rename` gives.
     pub renamed: bool,
+    /// The file that has the other one of its two names.
+    pub away: Option<u64>,
     /// True if no operation failed: the ranges then say exactly which objects exist.
     pub certain: bool,
 }
@@ -73,9 +75,10 @@ impl Listing {
             let (population, kind) = belongs(object);
             let (first, end) = holdings.ranges[population as usize];
             let shown = String::from_utf8_lossy(name);
+            let renamed = holdings.renamed != (holdings.away == Some(number));
             let stale = match object {
-                Object::File => holdings.renamed,
-                Object::Renamed => !holdings.renamed,
+                Object::File => renamed,
+                Object::Renamed => !renamed,
                 Object::Temporary => true,
                 _ => false,
             };

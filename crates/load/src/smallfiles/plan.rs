@@ -136,6 +136,26 @@ impl Phase {
         }
     }
 
+    /// The name of the operation that keeps phases from being carried out twice: it makes objects anew which are still
+    /// there when all phases are over. None if they can be repeated, as far as single operations tell.
+    pub fn unrepeatable(phases: &[Phase]) -> Option<&'static str> {
+        [Population::Files, Population::Directories, Population::Symlinks, Population::Links].into_iter().find_map(
+            |kind| {
+                let (mut first, mut there) = (None, false);
+                for operation in phases.iter().filter_map(Phase::only) {
+                    let makes = operation.row().walk == Walk::Makes(kind);
+                    match operation.row().walk {
+                        Walk::Makes(other) | Walk::Takes(other) if other != kind => continue,
+                        Walk::Uses(_) | Walk::Directories => continue,
+                        _ => there = makes,
+                    }
+                    first.get_or_insert(makes.then_some(operation.row().name));
+                }
+                first.flatten().filter(|_| there)
+            },
+        )
+    }
+
     /// Reads phases as the user writes them: `create,read:70+stat:30,unlink`.
     ///
     /// # Errors

@@ -2,9 +2,9 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, XattrFlags};
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RawDir, RenameFlags, XattrFlags};
 use sys::interrupted::repeated;
 
 use super::fs::{EntryKind, FileSystem, Handle, Space, Stat};
@@ -67,7 +67,8 @@ impl FileSystem for Posix {
     fn truncate(&self, path: &CStr, len: u64) -> io::Result<()> {
         // rustix has no truncate(2): open and ftruncate do the same.
         let fd = repeated(|| fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()))?;
-        repeated(|| fs::ftruncate(&fd, len))
+        repeated(|| fs::ftruncate(&fd, len))?;
+        sys::file::close(fd)
     }
 
     fn mkdir(&self, path: &CStr, mode: u32) -> io::Result<()> {
@@ -79,30 +80,22 @@ impl FileSystem for Posix {
     }
 
     fn readdir(&self, path: &CStr, entry: &mut dyn FnMut(&CStr, EntryKind)) -> io::Result<()> {
-        for found in directory(path)? {
-            let found = found?;
-            if !is_dots(found.file_name()) {
-                entry(found.file_name(), kind(found.file_type()));
-            }
-        }
-        Ok(())
+        each_entry(path, |_, name, kind| {
+            entry(name, kind);
+            Ok(())
+        })
     }
 
     fn readdir_stat(&self, path: &CStr, entry: &mut dyn FnMut(&CStr, &Stat)) -> io::Result<()> {
-        let mut directory = directory(path)?;
-        while let Some(found) = directory.read() {
-            let found = found?;
-            if is_dots(found.file_name()) {
-                continue;
-            }
-            let fd = directory.fd()?;
-            match repeated(|| fs::statat(fd, found.file_name(), AtFlags::SYMLINK_NOFOLLOW)) {
-                Ok(found_stat) => entry(found.file_name(), &stat(&found_stat)),
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {} // gone between the two calls, as ls(1) has it
+        each_entry(path, |directory, name, _| {
+            match repeated(|| fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)) {
+                Ok(found) => entry(name, &stat(&found)),
+                // Gone between the two calls, as ls(1) has it.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
                 Err(error) => return Err(error),
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn getxattr(&self, path: &CStr, name: &CStr, value: &mut [u8]) -> io::Result<usize> {
@@ -127,11 +120,29 @@ impl FileSystem for Posix {
     }
 }
 
-fn directory(path: &CStr) -> io::Result<Dir> {
+/// Calls `entry` with the directory, and the name and kind of each entry in it, then closes the directory: errors of
+/// close(2) count.
+fn each_entry(path: &CStr, mut entry: impl FnMut(BorrowedFd, &CStr, EntryKind) -> io::Result<()>) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = repeated(|| fs::open(path, flags, Mode::empty()))?;
-    Ok(Dir::new(fd)?)
+    let directory = repeated(|| fs::open(path, flags, Mode::empty()))?;
+    let mut room = Vec::with_capacity(ENTRIES_BYTES);
+    let mut entries = RawDir::new(&directory, room.spare_capacity_mut());
+    let mut next = || {
+        repeated(|| {
+            let found = entries.next().transpose()?;
+            Ok::<_, rustix::io::Errno>(found.map(|found| (found.file_name().to_owned(), kind(found.file_type()))))
+        })
+    };
+    while let Some((name, kind)) = next()? {
+        if !is_dots(&name) {
+            entry(directory.as_fd(), &name, kind)?;
+        }
+    }
+    sys::file::close(directory)
 }
+
+/// Bytes of entries that one getdents64(2) takes, as those of opendir(3).
+const ENTRIES_BYTES: usize = 32 << 10;
 
 fn is_dots(name: &CStr) -> bool {
     matches!(name.to_bytes(), b"." | b"..")

@@ -1,6 +1,8 @@
 //! From a plan to its result: processes, threads, gates, and the merging of their reports.
 
 use std::ffi::CStr;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,7 +19,7 @@ use super::fs::{EntryKind, FileSystem};
 use super::gates::{Gates, LEFT, Stop};
 use super::plan::Plan;
 use super::target::Target;
-use super::worker::{self, Orders, Report};
+use super::worker::{self, Desk, Orders, Report};
 use crate::machine::{DiskWatch, provenance};
 use crate::peers::{self, Peers, Stage};
 use crate::{Error, ErrorKind, storage};
@@ -34,6 +36,9 @@ pub struct Control<'a> {
     pub gate: Option<&'a mut Gate<'a>>,
     /// The other hosts that carry out the same plan: every phase begins on all hosts together.
     pub peers: Option<&'a mut dyn Peers>,
+    /// Called with the result of the phases, before the clean-up: a clean-up may take long, and whoever ends the
+    /// program in it ends no figures with it. [`run`] returns the result with the outcome of the clean-up.
+    pub hand_over: Option<&'a mut dyn FnMut(&FilesResult)>,
 }
 
 /// A function that holds back a run that is ready: see [`Control::gate`].
@@ -97,11 +102,22 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
         process: 0,
         thread: 0,
     };
-    let mut pulse = Pulse::of(plan);
-    let reports = match in_children {
-        true => processes(orders, control, &mut pulse)?,
-        false => one_process(orders, control, &mut pulse)?,
+    let mut result = None;
+    let mut figures = |reports: Reports, pulse: Pulse, control: &mut Control| {
+        let stopped = control.stop.load(Relaxed);
+        let mut whole = described(plan, &seen, &clock, started_unix_ms, reports, pulse, stopped);
+        whole.disks = disks.so_far();
+        judge(&mut whole);
+        if let Some(hand_over) = &mut control.hand_over {
+            hand_over(&whole);
+        }
+        result = Some(whole);
     };
+    let left_behind = match in_children {
+        true => processes(orders, control, &mut figures)?,
+        false => one_process(orders, control, &mut figures)?,
+    };
+    let mut result = result.ok_or_else(|| internal("a run has no figures: this is a defect of plimsoll".into()))?;
 
     if plan.makes_base && plan.cleanup {
         // The removal fails if objects are left in the directory: this run did not make them.
@@ -110,15 +126,41 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
             _ => plan.target.open().map(|fs| remove_bases(plan, &*fs)),
         };
     }
+    if let Some(error) = left_behind {
+        result.error.get_or_insert(error.clone());
+        result.clean_up = Some(error);
+        result.ended = Ended::Failed;
+        judge(&mut result);
+    }
+    Ok(result)
+}
 
-    let disks = disks.so_far();
+/// Judges a result and its phases.
+fn judge(result: &mut FilesResult) {
+    for phase in &mut result.phases {
+        phase.judge(&result.facts);
+    }
+    let judged = verdict::for_files(result);
+    (result.verdicts, result.checks) = (judged.verdicts, judged.checks);
+}
+
+/// The result of the phases, not judged yet. `stopped` is true if the user ended the run.
+fn described(
+    plan: &Plan,
+    seen: &Seen,
+    clock: &Clock,
+    started_unix_ms: u64,
+    reports: Reports,
+    pulse: Pulse,
+    stopped: bool,
+) -> FilesResult {
     // The error of a lost process comes first: it explains the errors that followed.
     let error = reports.error.or_else(|| reports.of.iter().find_map(|report| report.error.clone()));
     let facts = FilesFacts {
-        access: seen.access,
+        access: seen.access.clone(),
         target: plan.target.to_string(),
         directory: plan.layout.bases().map(|base| base.to_string_lossy()).collect::<Vec<_>>().join(", "),
-        file_system: seen.file_system,
+        file_system: seen.file_system.clone(),
         threads: plan.threads,
         processes: plan.processes,
         files: plan.files,
@@ -133,29 +175,24 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
         lost_processes: reports.lost,
     };
     let failed = error.is_some();
-    let mut result = FilesResult {
-        provenance: provenance(&clock, started_unix_ms),
+    FilesResult {
+        provenance: provenance(clock, started_unix_ms),
         options: plan.options.clone(),
         facts,
         phases: merged(reports.of, pulse),
-        disks,
+        disks: Vec::new(),
         storage: storage::of(local_path(plan).into_iter().map(Path::new)),
         error,
+        clean_up: None,
         verdicts: Vec::new(),
         checks: Vec::new(),
         hosts: None,
-        ended: match (failed, control.stop.load(Relaxed)) {
+        ended: match (failed, stopped) {
             (true, _) => Ended::Failed,
             (_, true) => Ended::Interrupted,
             _ => Ended::Complete,
         },
-    };
-    for phase in &mut result.phases {
-        phase.judge(&result.facts);
     }
-    let judged = verdict::for_files(&result);
-    (result.verdicts, result.checks) = (judged.verdicts, judged.checks);
-    Ok(result)
 }
 
 /// The phases of all threads, each merged into one.
@@ -179,6 +216,7 @@ fn merged(reports: Vec<Report>, pulse: Pulse) -> Vec<PhaseResult> {
 }
 
 /// The work that all threads together had done, at even intervals of each phase.
+#[derive(Default)]
 struct Pulse {
     phases: Vec<Vec<PhaseInterval>>,
     /// Nanoseconds between beats of the phase that runs: doubled when there are too many of them.
@@ -332,11 +370,15 @@ fn internal(what: String) -> Error {
     Error { kind: ErrorKind::Internal, what, place: String::new(), hint: String::new(), source: None }
 }
 
-/// All threads in this process.
-fn one_process(orders: Orders, control: &mut Control, pulse: &mut Pulse) -> Result<Reports, Error> {
+/// Takes the figures of all threads, before any of them cleans up.
+type Figures<'a> = dyn FnMut(Reports, Pulse, &mut Control) + 'a;
+
+/// All threads in this process. Returns the failure of the clean-up.
+fn one_process(orders: Orders, control: &mut Control, figures: &mut Figures) -> Result<Option<JobError>, Error> {
     let fs = orders.plan.target.open()?;
+    let desk = Desk::new(orders.plan.threads, None);
     std::thread::scope(|scope| {
-        let threads = start_threads(orders, &*fs, scope)?;
+        let threads = start_threads(orders, &*fs, &desk, scope)?;
         let held = control.gate.take();
         let held = held.map(|gate| {
             let begins = gate(&*fs);
@@ -347,18 +389,24 @@ fn one_process(orders: Orders, control: &mut Control, pulse: &mut Pulse) -> Resu
             }
             begins
         });
-        conduct(orders, control, pulse, || true);
-        let reports: Result<Vec<Report>, Error> = threads.into_iter().map(join).collect();
+        let mut conductor = Conductor::new(orders);
+        conductor.phases(control, &mut || true);
+        if let (Some(of), None | Some(Ok(_))) = (desk.take(), &held) {
+            figures(Reports { of, lost: Vec::new(), error: None }, std::mem::take(&mut conductor.pulse), control);
+        }
+        conductor.clean_up(control, &mut || true);
+        let left_behind = join(threads);
         held.transpose()?;
-        Ok(Reports { of: reports?, lost: Vec::new(), error: None })
+        left_behind
     })
 }
 
-type Thread<'scope> = std::thread::ScopedJoinHandle<'scope, Report>;
+type Thread<'scope> = std::thread::ScopedJoinHandle<'scope, Option<JobError>>;
 
 fn start_threads<'scope, 'env>(
     orders: Orders<'scope>,
     fs: &'scope dyn FileSystem,
+    desk: &'scope Desk<'env>,
     scope: &'scope std::thread::Scope<'scope, 'env>,
 ) -> Result<Vec<Thread<'scope>>, Error> {
     let mut threads = Vec::new();
@@ -367,12 +415,13 @@ fn start_threads<'scope, 'env>(
         let orders = Orders { thread, ..orders };
         let started = std::thread::Builder::new()
             .name(format!("files-{thread}"))
-            .spawn_scoped(scope, move || worker::run(orders, fs));
+            .spawn_scoped(scope, move || worker::run(orders, fs, desk));
         match started {
             Ok(started) => threads.push(started),
             Err(error) => {
                 // Let the threads go that wait at the gate.
                 orders.gates.stop(Stop::Failed);
+                orders.gates.open_clean_up();
                 let first = orders.process * orders.plan.threads;
                 (thread..first + orders.plan.threads).for_each(|seat| orders.gates.reach(seat as usize, LEFT));
                 let hint = "the limit of processes is reached (ulimit -u), or memory is: use fewer --threads";
@@ -383,75 +432,124 @@ fn start_threads<'scope, 'env>(
     Ok(threads)
 }
 
-fn join(thread: Thread) -> Result<Report, Error> {
-    thread.join().map_err(|_| internal("a thread panicked: this is a defect of plimsoll, please report it".into()))
+/// Waits for all threads; the first failure of their clean-ups.
+fn join(threads: Vec<Thread>) -> Result<Option<JobError>, Error> {
+    let panicked = |_| internal("a thread panicked: this is a defect of plimsoll, please report it".into());
+    let ended: Vec<_> = threads.into_iter().map(|thread| thread.join().map_err(panicked)).collect();
+    let failures: Result<Vec<_>, Error> = ended.into_iter().collect();
+    Ok(failures?.into_iter().flatten().next())
 }
 
-/// All threads, in `plan.processes` child processes.
-fn processes(orders: Orders, control: &mut Control, pulse: &mut Pulse) -> Result<Reports, Error> {
+/// All threads, in `plan.processes` child processes. Returns the failure of the clean-up.
+fn processes(orders: Orders, control: &mut Control, figures: &mut Figures) -> Result<Option<JobError>, Error> {
     let plan = orders.plan;
-    type Reported = Result<Vec<Report>, Error>;
-    let mut children: Vec<(u32, Child, Option<Reported>)> = Vec::new();
-    for process in 0..plan.processes {
-        let orders = Orders { process, ..orders };
+    let mut crowd = Crowd { orders, all: Vec::new() };
+    for number in 0..plan.processes {
+        let orders = Orders { process: number, ..orders };
+        // Dropping the children ends those that were started.
+        let failed = |error| Error::system("cannot start a process", "", error);
+        let reports = child::memory_file().map_err(failed)?;
         let started = child::spawn(|| {
-            let outcome = in_this_process(orders).map_err(|error| Sent::of(&error));
+            let outcome = in_this_process(orders, &reports).map_err(|error| Sent::of(&error));
             serde_json::to_vec(&outcome).unwrap_or_default()
         });
-        match started {
-            Ok(child) => children.push((process, child, None)),
-            // Dropping the children ends those that were started.
-            Err(error) => return Err(Error::system("cannot start a process", "", error)),
-        }
+        crowd.all.push(Process { number, child: started.map_err(failed)?, reports, lost: false, ended: None });
     }
-    let gates = orders.gates;
-    let mut look_after = || {
-        for (process, child, outcome) in children.iter_mut().filter(|(_, _, outcome)| outcome.is_none()) {
-            let ended = match child.try_wait() {
+    let mut conductor = Conductor::new(orders);
+    conductor.phases(control, &mut || crowd.look_after());
+    let reports = crowd.reports();
+    let worked = reports.of.iter().any(|report| !report.phases.is_empty());
+    if worked || reports.lost.is_empty() {
+        figures(reports, std::mem::take(&mut conductor.pulse), control);
+    }
+    conductor.clean_up(control, &mut || crowd.look_after());
+    while !crowd.look_after() {
+        std::thread::sleep(POLL);
+    }
+    let mut first = None;
+    for process in crowd.all {
+        let failure = match process.ended {
+            Some(Ok(failure)) => failure,
+            // No process did any work: its failure is one before the start.
+            Some(Err(error)) if !worked => return Err(error),
+            Some(Err(mut error)) if !process.lost => {
+                error.what += " in the clean-up";
+                Some(JobError { errno: error.errno(), message: error.to_string() })
+            }
+            _ => None, // in the figures
+        };
+        first = first.or(failure);
+    }
+    Ok(first)
+}
+
+/// The child processes of a run.
+struct Crowd<'a> {
+    orders: Orders<'a>,
+    all: Vec<Process>,
+}
+
+/// A child process.
+struct Process {
+    number: u32,
+    child: Child,
+    /// The file in which the process leaves the reports of its threads.
+    reports: File,
+    /// True if it has left none.
+    lost: bool,
+    /// The failure of its clean-up, or the reason why it ended early; None while it runs.
+    ended: Option<Result<Option<JobError>, Error>>,
+}
+
+impl Crowd<'_> {
+    /// Takes note of processes that have ended; true if all have.
+    fn look_after(&mut self) -> bool {
+        let Orders { plan, gates, .. } = self.orders;
+        for process in self.all.iter_mut().filter(|process| process.ended.is_none()) {
+            let (number, id) = (process.number, process.child.id());
+            let ended = match process.child.try_wait() {
                 Ok(None) => continue,
-                Ok(Some(Outcome::Answer(bytes))) => serde_json::from_slice::<Result<Vec<Report>, Sent>>(&bytes)
-                    .map_err(|error| internal(format!("a process's report cannot be read: {error}")))
+                Ok(Some(Outcome::Answer(bytes))) => serde_json::from_slice::<Result<Option<JobError>, Sent>>(&bytes)
+                    .map_err(|error| internal(format!("a process's answer cannot be read: {error}")))
                     .and_then(|outcome| outcome.map_err(Sent::error)),
                 Ok(Some(Outcome::Signal(signal))) => {
-                    Err(died(plan, *process, child.id(), format!("was killed by signal {signal}")))
+                    Err(died(plan, number, id, format!("was killed by signal {signal}")))
                 }
-                Ok(Some(Outcome::Status(status))) => {
-                    Err(died(plan, *process, child.id(), format!("ended with status {status}")))
-                }
+                Ok(Some(Outcome::Status(status))) => Err(died(plan, number, id, format!("ended with status {status}"))),
                 Err(error) => Err(Error::system("cannot wait for", "a process", error)),
             };
             if ended.is_err() {
                 gates.stop(Stop::Failed);
             }
-            *outcome = Some(ended);
+            process.ended = Some(ended);
             // However the process ended, nobody waits for its threads any more.
-            let first = *process * plan.threads;
+            let first = number * plan.threads;
             (first..first + plan.threads).for_each(|seat| gates.reach(seat as usize, LEFT));
         }
-        children.iter().all(|(_, _, outcome)| outcome.is_some())
-    };
-    conduct(orders, control, pulse, &mut look_after);
-    while !look_after() {
-        std::thread::sleep(POLL);
+        self.all.iter().all(|process| process.ended.is_some())
     }
-    let (mut reports, mut lost, mut failure) = (Vec::new(), Vec::new(), None);
-    for (process, _, outcome) in children {
-        match outcome {
-            Some(Ok(report)) => reports.extend(report),
-            Some(Err(error)) => {
-                lost.push(process);
-                failure.get_or_insert(error);
+
+    /// The reports of the processes, whose threads have come to the end of the phases.
+    fn reports(&mut self) -> Reports {
+        let mut all = Reports { of: Vec::new(), lost: Vec::new(), error: None };
+        for process in &mut self.all {
+            let mut bytes = Vec::new();
+            let read = process.reports.rewind().and_then(|()| process.reports.read_to_end(&mut bytes));
+            if let Some(reports) = read.ok().and_then(|_| serde_json::from_slice::<Vec<Report>>(&bytes).ok()) {
+                all.of.extend(reports);
+                continue;
             }
-            None => {}
+            process.lost = true;
+            all.lost.push(process.number);
+            let (errno, how) = match &process.ended {
+                Some(Err(error)) => (error.errno(), error.to_string()),
+                _ => (libc::EIO, format!("process {} has left no report", process.number)),
+            };
+            let message = format!("{how}; nothing of what it did is in the figures");
+            all.error.get_or_insert(JobError { errno, message });
         }
+        all
     }
-    let error = match failure {
-        // No process did any work: report the failure as one before the start.
-        Some(error) if reports.iter().all(|report| report.phases.is_empty()) => return Err(error),
-        Some(error) => Some(JobError { errno: error.errno(), message: error.to_string() }),
-        None => None,
-    };
-    Ok(Reports { of: reports, lost, error })
 }
 
 /// The reports of the threads.
@@ -471,7 +569,7 @@ fn died(plan: &Plan, process: u32, id: i32, how: String) -> Error {
     };
     Error {
         kind: ErrorKind::System,
-        what: format!("process {process} ({threads}, id {id}) {how}: nothing of what it did is in the figures"),
+        what: format!("process {process} ({threads}, id {id}) {how}"),
         place: String::new(),
         hint: "was it killed from outside, or by the kernel for lack of memory? `--op cleanup` removes what it left"
             .into(),
@@ -480,9 +578,10 @@ fn died(plan: &Plan, process: u32, id: i32, how: String) -> Error {
 }
 
 /// The side of a child process: it runs its threads; the parent conducts them.
-fn in_this_process(orders: Orders) -> Result<Vec<Report>, Error> {
+fn in_this_process(orders: Orders, reports: &File) -> Result<Option<JobError>, Error> {
     let fs = orders.plan.target.open()?;
-    std::thread::scope(|scope| start_threads(orders, &*fs, scope)?.into_iter().map(join).collect())
+    let desk = Desk::new(orders.plan.threads, Some(reports));
+    std::thread::scope(|scope| join(start_threads(orders, &*fs, &desk, scope)?))
 }
 
 /// The time to sleep between looks at a phase. It is short at first, so that the next phase follows a short one without
@@ -491,33 +590,88 @@ fn pause(elapsed_ns: u64) -> Duration {
     Duration::from_nanos((elapsed_ns / 64).clamp(200_000, 10_000_000))
 }
 
-/// Opens gate after gate, hands on the wish to stop, reports progress. `look_after` watches the child processes.
-fn conduct(orders: Orders, control: &mut Control, pulse: &mut Pulse, mut look_after: impl FnMut() -> bool) {
-    let Orders { plan, gates, .. } = orders;
-    let mut next_progress_ns = 0;
-    let mut began_ns = monotonic_ns();
-    let Control { stop, progress, peers, .. } = control;
-    let mut wait_for = |gate: u64, phase: usize, began_ns: u64| {
+/// Opens gate after gate, hands on the wish to stop, reports progress.
+struct Conductor<'a> {
+    orders: Orders<'a>,
+    pulse: Pulse,
+    /// The time at which the phase that runs began.
+    began_ns: u64,
+    next_progress_ns: u64,
+}
+
+/// Watches the child processes; true if all have ended.
+type LookAfter<'a> = dyn FnMut() -> bool + 'a;
+
+impl<'a> Conductor<'a> {
+    fn new(orders: Orders<'a>) -> Conductor<'a> {
+        Conductor { orders, pulse: Pulse::of(orders.plan), began_ns: monotonic_ns(), next_progress_ns: 0 }
+    }
+
+    /// Conducts all phases, until every thread has left its report.
+    fn phases(&mut self, control: &mut Control, look_after: &mut LookAfter) {
+        let Orders { plan, gates, .. } = self.orders;
+        let last = plan.phases.len();
+        for phase in 0..last {
+            self.wait_for(phase as u64 + 1, phase, control, look_after);
+            if gates.stopped() != Stop::No {
+                break;
+            }
+            // The start is so near that nobody notices the wait, and so far that every thread sleeps until it by then.
+            self.began_ns = monotonic_ns() + 2 * gates.poll_ns() + 200_000;
+            if let Some(peers) = control.peers.as_deref_mut() {
+                let stop = &control.stop;
+                let before = if phase == 0 { peers::wait(peers, Stage::LaidOut, stop, &mut |_| {}) } else { Some(0) };
+                match before.and_then(|_| peers::wait(peers, Stage::Start(phase as u32), stop, &mut |_| {})) {
+                    Some(at_ns) => self.began_ns = at_ns,
+                    None => {
+                        gates.stop(Stop::Interrupted);
+                        break;
+                    }
+                }
+            }
+            gates.open_gate(phase, self.began_ns);
+        }
+        self.wait_for(last as u64 + 1, last, control, look_after);
+        for phase in 0..last {
+            if let (Some(peers), Some(agreed_ns), Some((first, last))) =
+                (control.peers.as_deref_mut(), gates.gate(phase), gates.began(phase))
+            {
+                peers.started(agreed_ns, first);
+                peers.started(agreed_ns, last);
+            }
+        }
+    }
+
+    /// Lets the threads clean up, and waits until they have left.
+    fn clean_up(&mut self, control: &mut Control, look_after: &mut LookAfter) {
+        self.orders.gates.open_clean_up();
+        self.wait_for(LEFT, 0, control, look_after);
+    }
+
+    /// Waits until all threads have come to a gate. `phase` is the number of phases that have begun, 0 before the first
+    /// and after the last.
+    fn wait_for(&mut self, gate: u64, phase: usize, control: &mut Control, look_after: &mut LookAfter) {
+        let Orders { plan, gates, .. } = self.orders;
+        let Conductor { pulse, began_ns, next_progress_ns, .. } = self;
         while !gates.have_reached(gate) {
             look_after();
-            if stop.load(Relaxed) {
+            if control.stop.load(Relaxed) {
                 gates.stop(Stop::Interrupted);
             }
             let now_ns = monotonic_ns();
+            let elapsed_ns = now_ns.saturating_sub(*began_ns);
             if let Some(running) = phase.checked_sub(1) {
-                pulse.beat(running, now_ns.saturating_sub(began_ns), || gates.total());
+                pulse.beat(running, elapsed_ns, || gates.total());
             }
-            if now_ns >= next_progress_ns
-                && let Some(progress) = progress
+            if now_ns >= *next_progress_ns
+                && let Some(progress) = &mut control.progress
             {
-                next_progress_ns = now_ns + PROGRESS_NS;
+                *next_progress_ns = now_ns + PROGRESS_NS;
                 let work = gates.total();
-                let elapsed_ns = now_ns.saturating_sub(began_ns);
                 let all = plan.files as f64 * f64::from(plan.workers());
                 let by_time = plan.runtime_ns.map_or(0.0, |runtime| elapsed_ns as f64 / runtime as f64);
-                let name = phase.checked_sub(1).map_or("", |phase| plan.phases[phase].name.as_str());
                 progress(&Moment {
-                    phase: name,
+                    phase: phase.checked_sub(1).map_or("", |phase| plan.phases[phase].name.as_str()),
                     phases: (phase.saturating_sub(1), plan.phases.len()),
                     busy: gates.behind(gate),
                     work,
@@ -525,35 +679,7 @@ fn conduct(orders: Orders, control: &mut Control, pulse: &mut Pulse, mut look_af
                     done: (work.files as f64 / all.max(1.0)).max(by_time).min(1.0),
                 });
             }
-            std::thread::sleep(pause(now_ns.saturating_sub(began_ns)));
-        }
-    };
-    for phase in 0..plan.phases.len() {
-        wait_for(phase as u64 + 1, phase, began_ns);
-        if gates.stopped() != Stop::No {
-            break;
-        }
-        // The start is so near that nobody notices the wait, and so far that every thread sleeps until it by then.
-        began_ns = monotonic_ns() + 2 * gates.poll_ns() + 200_000;
-        if let Some(peers) = peers.as_deref_mut() {
-            let before = if phase == 0 { peers::wait(peers, Stage::LaidOut, stop, &mut |_| {}) } else { Some(0) };
-            match before.and_then(|_| peers::wait(peers, Stage::Start(phase as u32), stop, &mut |_| {})) {
-                Some(at_ns) => began_ns = at_ns,
-                None => {
-                    gates.stop(Stop::Interrupted);
-                    break;
-                }
-            }
-        }
-        gates.open_gate(phase, began_ns);
-    }
-    wait_for(LEFT, plan.phases.len(), began_ns);
-    for phase in 0..plan.phases.len() {
-        if let (Some(peers), Some(agreed_ns), Some((first, last))) =
-            (peers.as_deref_mut(), gates.gate(phase), gates.began(phase))
-        {
-            peers.started(agreed_ns, first);
-            peers.started(agreed_ns, last);
+            std::thread::sleep(pause(elapsed_ns));
         }
     }
 }

@@ -80,7 +80,7 @@ pub(super) struct Failure {
 pub(super) struct Tally {
     clock: Clock,
     /// True if latencies are recorded.
-    timed: bool,
+    pub timed: bool,
     calls: [Histogram; CALLS],
     /// Nanoseconds spent in calls of the present operation.
     pub operation_ns: u64,

@@ -1,4 +1,8 @@
-//! One thread's life: set-up, then phase after phase through the gates, then the clean-up.
+//! One thread's life: set-up, then phase after phase through the gates, then its report, then the clean-up.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
 
 use job::workload::permutation::Permutation;
 use job::workload::random::{Random, mix};
@@ -41,6 +45,35 @@ pub(super) struct Report {
     pub error: Option<JobError>,
 }
 
+/// The place where the threads of one process leave their reports, before any of them cleans up.
+pub(super) struct Desk<'a> {
+    reports: Mutex<Vec<Report>>,
+    threads: usize,
+    /// In a child process: the file that its parent reads all reports from.
+    file: Option<&'a File>,
+}
+
+impl<'a> Desk<'a> {
+    pub fn new(threads: u32, file: Option<&'a File>) -> Desk<'a> {
+        Desk { reports: Mutex::default(), threads: threads as usize, file }
+    }
+
+    fn leave(&self, report: Report) {
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        reports.push(report);
+        if let Some(mut file) = self.file.filter(|_| reports.len() == self.threads) {
+            let bytes = serde_json::to_vec(&*reports).unwrap_or_default();
+            let _ = file.write_all(&bytes); // a file that cannot be read is an error of the parent's
+        }
+    }
+
+    /// The reports of all threads; None if a thread has left none.
+    pub fn take(&self) -> Option<Vec<Report>> {
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        (reports.len() == self.threads).then(|| std::mem::take(&mut *reports))
+    }
+}
+
 /// A thread's seat at the gates. Dropping it marks the thread as gone, however the thread ends, so that nobody waits
 /// for it.
 struct Seat<'a>(&'a Gates, usize);
@@ -54,8 +87,8 @@ impl Drop for Seat<'_> {
     }
 }
 
-/// The whole life of a thread; returns its report.
-pub(super) fn run(orders: Orders, fs: &dyn FileSystem) -> Report {
+/// The whole life of a thread, which leaves its report at the desk; returns the failure of its clean-up.
+pub(super) fn run(orders: Orders, fs: &dyn FileSystem, desk: &Desk) -> Option<JobError> {
     let seat = Seat(orders.gates, orders.thread as usize);
     sys::clock::precise_timers();
     let mut report = Report::default();
@@ -69,7 +102,8 @@ pub(super) fn run(orders: Orders, fs: &dyn FileSystem) -> Report {
         Err(error) => {
             report.error = Some(JobError { errno: error.errno(), message: error.to_string() });
             orders.gates.stop(Stop::Failed);
-            return report;
+            desk.leave(report);
+            return None;
         }
     };
     if let Err(failure) = worker.prepare() {
@@ -85,21 +119,10 @@ pub(super) fn run(orders: Orders, fs: &dyn FileSystem) -> Report {
         report.phases.push(result);
         report.error = report.error.or(error);
     }
-    if orders.plan.cleanup {
-        worker.publish();
-        // Others may still be measured, or list directories that are shared.
-        worker.meet(orders.plan.phases.len() as u64 + 1);
-        worker.turn_back();
-        let removed = worker.files.remove_made();
-        // Others may still have files in directories that are shared.
-        worker.meet(orders.plan.phases.len() as u64 + 2);
-        worker.files.remove_directories(false);
-        if let Err(failure) = removed {
-            report.error.get_or_insert(worker.give_up(&failure));
-        }
-    }
+    desk.leave(report);
+    let failed = if orders.plan.cleanup { worker.clean_up() } else { None };
     drop(seat);
-    report
+    failed
 }
 
 struct Worker<'a> {
@@ -128,6 +151,26 @@ impl<'a> Worker<'a> {
         self.orders.gates.stop(Stop::Failed);
         let (errno, message) = self.files.explain(failure);
         JobError { errno, message }
+    }
+
+    /// Removes what this thread has made, once the figures of all threads are handed over: whoever ends the program now
+    /// leaves files behind, but loses no result. Returns the first failure.
+    fn clean_up(&mut self) -> Option<JobError> {
+        let Orders { plan, gates, thread, .. } = self.orders;
+        let last = plan.phases.len() as u64 + 1;
+        self.publish();
+        gates.reach(thread as usize, last);
+        while !gates.may_clean_up() {
+            std::thread::sleep(std::time::Duration::from_nanos(gates.poll_ns()));
+        }
+        self.turn_back();
+        let (removed, stay) = self.files.remove_made();
+        // Others may still have files in directories that are shared.
+        self.meet(last + 1);
+        let failure = removed.and(self.files.remove_directories(false)).err()?;
+        let (errno, message) = self.files.explain(&failure);
+        let more = if stay > 1 { format!("; {stay} files of thread {thread} stay") } else { String::new() };
+        Some(JobError { errno, message: format!("clean-up: {message}{more}") })
     }
 
     /// Publishes the objects that this thread has, for threads that list directories of all threads.
@@ -420,8 +463,10 @@ impl<'a> Worker<'a> {
             self.sure[kind as usize] = true;
         }
         // Directories that are shared are empty when the last thread is through.
-        if gates.is_last(state.index) || !plan.layout.shared {
-            self.files.remove_directories(true);
+        if (gates.is_last(state.index) || !plan.layout.shared)
+            && let Err(failure) = self.files.remove_directories(true)
+        {
+            state.error.get_or_insert(self.give_up(&failure));
         }
     }
 
@@ -455,6 +500,9 @@ impl<'a> Worker<'a> {
             done += 1;
         }
         (state.asked, state.untried) = (plan.files, plan.files - done);
+        if let Err(failure) = self.files.come_home() {
+            state.error.get_or_insert(self.give_up(&failure));
+        }
     }
 
     /// The number of the object that an operation of a mix works on; None if there is none.
@@ -473,7 +521,8 @@ impl<'a> Worker<'a> {
             }
             Walk::Uses(kind) => {
                 let range = *self.files.population(kind);
-                (range.len() > 0).then(|| range.first + random.below(range.len()))
+                let away = self.files.away().filter(|_| operation == Operation::Rename);
+                away.or_else(|| (range.len() > 0).then(|| range.first + random.below(range.len())))
             }
             Walk::Directories => Some(random.below(self.files.names.directories())),
             Walk::All => None,
@@ -537,11 +586,15 @@ impl<'a> Worker<'a> {
         match outcome {
             // Files that were not there are counted apart.
             Ok(()) if self.files.tally.missing > missing => state.done += 1,
+            Ok(()) if operation.row().walk == Walk::All && self.files.listed == 0 => state.done += 1,
             Ok(()) => {
                 let work = &mut self.files.tally.work;
-                let lists = operation.row().walk == Walk::Directories;
-                work.directories += u64::from(lists);
-                work.files += if lists && !mixed { self.files.listed } else { 1 };
+                work.directories += u64::from(operation.row().walk == Walk::Directories);
+                work.files += match operation.row().walk {
+                    Walk::All => self.files.listed,
+                    Walk::Directories if !mixed => self.files.listed,
+                    _ => 1,
+                };
                 done.count += 1;
                 state.done += 1;
                 let took_ns = self.files.tally.operation_ns;

@@ -13,43 +13,62 @@ const START_SKEW_NS: u64 = 1_000_000;
 /// The judgement on how several hosts did together.
 pub fn for_hosts(hosts: &HostsResult) -> Judgement {
     let mut judged = Judgement::default();
-    let rates = Basis::applies(hosts.hosts.len() > 1)
-        .needs(hosts.hosts.iter().any(|host| rate(host) > 0.0), "the result does not record what each host did");
-    judged.enter("host-slow", rates, host_slow(hosts));
+    let rates = rates(hosts);
+    let basis = Basis::applies(hosts.hosts.len() > 1).needs(
+        rates.iter().any(|(_, rates)| rates.iter().any(|rate| *rate > 0.0)),
+        "the result does not record what each host did",
+    );
+    judged.enter("host-slow", basis, host_slow(hosts, &rates));
     judged.enter("start-skew", Basis::Known, start_skew(hosts));
     judged
 }
 
-/// The rate of a host: ops of one rank a second; for a run on files, files.
-fn rate(host: &HostResult) -> f64 {
-    let (files, ns) = host
-        .phases
-        .iter()
-        .fold((0, 0), |(files, ns), phase| (files + phase.total.files + phase.total.failed, ns + phase.runtime_ns));
-    let all = if ns > 0 { files as f64 * 1e9 / ns as f64 } else { window_of(&host.jobs).iops() };
-    all / f64::from(host.ranks.max(1))
+/// The rates of all hosts, of one rank a second: ops of a run; files of each phase of a run on files, with its name.
+fn rates(hosts: &HostsResult) -> Vec<(&str, Vec<f64>)> {
+    let each = |rate: &dyn Fn(&HostResult) -> f64| -> Vec<f64> {
+        hosts.hosts.iter().map(|host| rate(host) / f64::from(host.ranks.max(1))).collect()
+    };
+    let Some(most) = hosts.hosts.iter().max_by_key(|host| host.phases.len()).filter(|host| !host.phases.is_empty())
+    else {
+        return vec![("", each(&|host| window_of(&host.jobs).iops()))];
+    };
+    let of_phase = |host: &HostResult, index: usize| {
+        let Some(phase) = host.phases.get(index).filter(|phase| phase.runtime_ns > 0) else { return 0.0 };
+        (phase.total.files + phase.total.failed) as f64 * 1e9 / phase.runtime_ns as f64
+    };
+    let phases = most.phases.iter().enumerate();
+    phases.map(|(index, phase)| (phase.name.as_str(), each(&|host| of_phase(host, index)))).collect()
 }
 
-fn host_slow(hosts: &HostsResult) -> Option<Verdict> {
-    let rates: Vec<f64> = hosts.hosts.iter().map(rate).collect();
-    let mut sorted = rates.clone();
-    sorted.sort_by(f64::total_cmp);
-    let median = (sorted.get(sorted.len().checked_sub(1)? / 2)? + sorted.get(sorted.len() / 2)?) / 2.0;
-    let slow: Vec<String> = (hosts.hosts.iter().zip(&rates))
-        .filter(|(_, rate)| **rate < SLOW_HOST * median)
-        .map(|(host, rate)| format!("{} on {}", count(*rate), host.host))
-        .collect();
+fn host_slow(hosts: &HostsResult, rates: &[(&str, Vec<f64>)]) -> Option<Verdict> {
     // The failure of a host that failed says why the host did less.
-    if slow.is_empty() || !hosts.failures.is_empty() {
+    if !hosts.failures.is_empty() {
         return None;
     }
     let what = if hosts.hosts.iter().all(|host| host.phases.is_empty()) { "ops" } else { "files" };
-    let more = if slow.len() > 4 { format!(" and {} more", slow.len() - 4) } else { String::new() };
-    let slow = slow[..slow.len().min(4)].join(", ");
+    let slow_in = |(phase, rates): &(&str, Vec<f64>)| {
+        let mut sorted = rates.clone();
+        sorted.sort_by(f64::total_cmp);
+        let median = (sorted.get(sorted.len().checked_sub(1)? / 2)? + sorted.get(sorted.len() / 2)?) / 2.0;
+        let slow: Vec<String> = (hosts.hosts.iter().zip(rates))
+            .filter(|(_, rate)| **rate < SLOW_HOST * median)
+            .map(|(host, rate)| format!("{} on {}", count(*rate), host.host))
+            .collect();
+        let more = if slow.len() > 4 { format!(" and {} more", slow.len() - 4) } else { String::new() };
+        let of = if phase.is_empty() { String::new() } else { format!("{phase}: ") };
+        let named = slow[..slow.len().min(4)].join(", ");
+        (!slow.is_empty()).then(|| {
+            format!("{of}{what} a second and rank: {named}{more}; the median of all hosts is {}", count(median))
+        })
+    };
+    let slow: Vec<String> = rates.iter().filter_map(slow_in).collect();
+    if slow.is_empty() {
+        return None;
+    }
     Some(verdict(
         "host-slow",
         Severity::Warning,
-        format!("{what} a second and rank: {slow}{more}; the median of all hosts is {}", count(median)),
+        slow.join("; "),
         "Without this host's slowness the total would be higher; the latencies of all hosts are mixed.",
         "Compare the row of this host with the others: Wire BW shows its link, AVG_LAT its path to the storage. Check \
          its mount and its CPUs, and run on this host alone (mpirun --host).",

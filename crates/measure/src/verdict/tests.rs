@@ -119,6 +119,21 @@ fn a_host_slow_with_files_is_named() {
     );
 }
 
+/// A host is held against the others phase by phase: one long phase does not hide another.
+#[test]
+fn a_host_slow_in_one_phase_is_named_with_the_phase() {
+    let mut result = hosts(&[0, 0, 0]);
+    for (host, runtime_ns) in result.hosts.iter_mut().zip([1_000_000, 1_100_000, 9_000_000]) {
+        let phase = |name: &str, runtime_ns| {
+            let total = crate::schema::Work { files: 1000, ..Default::default() };
+            PhaseResult { name: name.into(), runtime_ns, total, ..PhaseResult::default() }
+        };
+        host.phases = vec![phase("create", 1_000_000_000), phase("stat", runtime_ns)];
+    }
+    let what = &for_hosts(&result).verdicts[0].what;
+    assert!(what.starts_with("stat: files a second and rank: 55.6k on h2;"), "{what}");
+}
+
 #[test]
 fn a_start_beyond_a_millisecond_is_noted() {
     let skewed = |start_skew_ns| for_hosts(&HostsResult { start_skew_ns, ..hosts(&[100, 100]) }).verdicts;

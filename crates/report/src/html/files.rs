@@ -41,7 +41,7 @@ pub(super) fn section(result: &FilesResult) -> String {
     out.push_str(&overview(&result.phases));
     out.push_str(&iterations(&result.phases));
     if let Some(hosts) = &result.hosts {
-        out.push_str(&super::hosts::section(hosts, (&[], &result.phases)));
+        out.push_str(&super::hosts::section(hosts, &[], &result.phases));
     }
     for (index, phase) in result.phases.iter().enumerate() {
         out.push_str(&folded(&format!("Phase {}: {}", index + 1, phase.name), index == 0, &one_phase(phase)));

@@ -1,5 +1,6 @@
 //! The hosts of a run, side by side.
 
+use measure::Histogram;
 use measure::figures::{bytes, nanoseconds, percent};
 use measure::schema::{HostResult, HostsResult, JobResult, PhaseResult};
 
@@ -7,7 +8,7 @@ use super::frame::wide_and_narrow;
 use super::{Table, distribution_chart, percentile_chart};
 use crate::svg::rows::{Mark, Row, Rows};
 use crate::svg::{Axis, Chart, Format, Series, escape};
-use crate::text::{HOST_COLUMNS, host_figures, host_skew, host_work, hosts_together};
+use crate::text::{host_sheets, host_skew};
 
 /// Curves that can be told apart.
 const CURVES: usize = 8;
@@ -15,34 +16,37 @@ const CURVES: usize = 8;
 /// Hosts in the chart of starts.
 const STARTS: usize = 24;
 
-/// All hosts in one table, their courses and latencies in one chart each.
-pub(super) fn section(hosts: &HostsResult, all: (&[JobResult], &[PhaseResult])) -> String {
+/// All hosts in one table, or in one for each phase; their courses and latencies in one chart each.
+pub(super) fn section(hosts: &HostsResult, jobs: &[JobResult], phases: &[PhaseResult]) -> String {
     let mut out = String::from("<h2>Hosts</h2>");
-    let files = !all.1.is_empty();
-    let columns: Vec<&str> =
-        HOST_COLUMNS.iter().map(|&name| if files && name == "kIOPS" { "kfiles/s" } else { name }).collect();
-    let mut table = Table::new("Hosts", &[&columns[..], &["CPUs", "memory", "kernel"]].concat());
-    for host in &hosts.hosts {
-        let (window, lat_ns) = host_work(&host.jobs, &host.phases);
-        let mut cells = vec![("", host.host.clone()), ("", host.ranks.to_string())];
-        cells.extend(host_figures(&window, &lat_ns, &[host.wire]).map(|figure| ("", figure)));
-        cells.push(("", host_skew(host)));
-        let machine = &host.machine;
-        cells.push(("", machine.cpus.to_string()));
-        cells.push(("", bytes(machine.memory_bytes as f64)));
-        cells.push(("", machine.kernel.clone()));
-        table.row("", &cells);
+    let sheets = host_sheets(hosts, jobs, phases);
+    for sheet in &sheets {
+        // The machines are in the last table.
+        let machines = sheet.title.is_empty();
+        let mut columns: Vec<&str> = sheet.columns.iter().map(String::as_str).collect();
+        if machines {
+            columns.extend(["CPUs", "memory", "kernel"]);
+        } else {
+            out.push_str(&format!("<h3>{}</h3>", escape(&sheet.title)));
+        }
+        let name = if machines { "Hosts".to_owned() } else { format!("Hosts in {}", sheet.title) };
+        let mut table = Table::new(&name, &columns);
+        for (host, row) in hosts.hosts.iter().zip(&sheet.rows) {
+            let mut cells: Vec<(&str, String)> = row.cells.iter().map(|cell| ("", cell.clone())).collect();
+            if machines {
+                let machine = &host.machine;
+                cells.push(("", machine.cpus.to_string()));
+                cells.push(("", bytes(machine.memory_bytes as f64)));
+                cells.push(("", machine.kernel.clone()));
+            }
+            table.row("", &cells);
+        }
+        let mut cells: Vec<(&str, String)> = sheet.all.iter().map(|cell| ("", cell.clone())).collect();
+        cells.resize(columns.len(), ("", String::new()));
+        table.row("sum", &cells);
+        out.push_str(&table.end());
+        out.push_str(&format!("<p class=\"about\">{}.</p>", escape(&sheet.about)));
     }
-    let (window, lat_ns) = host_work(all.0, all.1);
-    let wires: Vec<_> = hosts.hosts.iter().map(|host| host.wire).collect();
-    let mut cells = vec![("", "All".to_owned())];
-    cells.push(("", hosts.hosts.iter().map(|host| host.ranks).sum::<u32>().to_string()));
-    cells.extend(host_figures(&window, &lat_ns, &wires).map(|figure| ("", figure)));
-    cells.push(("", nanoseconds(hosts.start_skew_ns as f64)));
-    cells.extend([("", String::new()), ("", String::new()), ("", String::new())]);
-    table.row("sum", &cells);
-    out.push_str(&table.end());
-    out.push_str(&format!("<p class=\"about\">{}.</p>", escape(&hosts_together(hosts, &window))));
     for failure in &hosts.failures {
         out.push_str(&format!(
             "<div class=\"verdict invalid whole\"><b>{}</b></div>",
@@ -53,9 +57,10 @@ pub(super) fn section(hosts: &HostsResult, all: (&[JobResult], &[PhaseResult])) 
     out.push_str(&starts(hosts));
 
     // The slowest and the fastest say most.
-    let mut shown: Vec<_> = hosts.hosts.iter().map(|host| (host, host_work(&host.jobs, &host.phases))).collect();
+    let mut shown: Vec<(&HostResult, f64)> =
+        hosts.hosts.iter().zip(&sheets[0].rows).map(|(host, row)| (host, row.rate)).collect();
     if shown.len() > CURVES {
-        shown.sort_by(|(_, (a, _)), (_, (b, _))| a.iops().total_cmp(&b.iops()));
+        shown.sort_by(|(_, a), (_, b)| a.total_cmp(b));
         let fastest = shown.split_off(shown.len() - CURVES / 2);
         shown.truncate(CURVES / 2);
         shown.extend(fastest);
@@ -77,12 +82,26 @@ pub(super) fn section(hosts: &HostsResult, all: (&[JobResult], &[PhaseResult])) 
         let points = sums.into_iter().map(|(end_ns, rate)| (end_ns as f64 / 1e9, rate)).collect();
         course = course.series(Series::line(&host.host, points));
     }
-    let latencies: Vec<_> = shown.into_iter().map(|(host, (_, lat_ns))| (host.host.clone(), lat_ns)).collect();
-    let charts = [
-        any.then_some(course),
-        percentile_chart("Latency percentiles of each host", latencies.clone()),
-        distribution_chart("Latency distribution of each host", &latencies),
-    ];
+    let mut charts = vec![any.then_some(course)];
+    let latencies_of = |of: &dyn Fn(&HostResult) -> Histogram| -> Vec<(String, Histogram)> {
+        shown.iter().map(|(host, _)| (host.host.clone(), of(host))).collect()
+    };
+    if phases.is_empty() {
+        let latencies = latencies_of(&HostResult::lat_ns);
+        charts.push(percentile_chart("Latency percentiles of each host", latencies.clone()));
+        charts.push(distribution_chart("Latency distribution of each host", &latencies));
+    }
+    for (index, phase) in phases.iter().enumerate() {
+        for (nth, operation) in phase.operations.iter().enumerate() {
+            let of_host = |host: &HostResult| {
+                let found = host.phases.get(index).and_then(|phase| phase.operations.get(nth));
+                found.map_or_else(Histogram::new, |found| found.lat_ns.clone())
+            };
+            let of = if phase.operations.len() > 1 { format!("{} in ", operation.operation) } else { String::new() };
+            let title = format!("{of}{}: latency percentiles of each host", phase.name);
+            charts.push(percentile_chart(&title, latencies_of(&of_host)));
+        }
+    }
     out.push_str(&super::cards(charts.into_iter().flatten()));
     out
 }

@@ -29,7 +29,7 @@ pub(super) fn section(run: &RunResult) -> String {
         }
     }
     if let Some(hosts) = &run.hosts {
-        out.push_str(&super::hosts::section(hosts, (&run.jobs, &[])));
+        out.push_str(&super::hosts::section(hosts, &run.jobs, &[]));
     }
     for (index, (name, job)) in names.iter().zip(&run.jobs).enumerate() {
         let (what, contents) = (described(job), one(name, job));

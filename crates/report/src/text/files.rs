@@ -55,7 +55,7 @@ pub fn files(result: &FilesResult, style: Style) -> String {
         let _ = writeln!(out, "{}", style.paint(Tone::Bad, &text));
     }
     if let Some(hosts) = &result.hosts {
-        out.push_str(&super::hosts::hosts(hosts, (&[], &result.phases), style));
+        out.push_str(&super::hosts::hosts(hosts, &[], &result.phases, style));
     }
     out.push_str(&verdicts(&result.verdicts, style, 0));
     match result.ended {

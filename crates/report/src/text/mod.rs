@@ -16,9 +16,7 @@ pub use table::Table;
 
 pub(crate) use comparison::{changed, named, value, word};
 pub(crate) use files::{OVER_ITERATIONS, described as described_files, over_iterations};
-pub(crate) use hosts::{
-    COLUMNS as HOST_COLUMNS, figures as host_figures, skew as host_skew, together as hosts_together, work as host_work,
-};
+pub(crate) use hosts::{sheets as host_sheets, skew as host_skew};
 pub(crate) use run::{described, grouped, in_flight, names};
 pub(crate) use sweep::{cpus, has_different_blocks, spread, workload};
 

@@ -36,7 +36,7 @@ pub fn run(run: &RunResult, style: Style) -> String {
         out.push('\n');
     }
     if let Some(hosts) = &run.hosts {
-        out.push_str(&super::hosts::hosts(hosts, (&run.jobs, &[]), style));
+        out.push_str(&super::hosts::hosts(hosts, &run.jobs, &[], style));
     }
     out.push_str(&verdicts(&run.verdicts, style, 0));
     match run.ended {
