@@ -17,7 +17,7 @@ use crate::aio::changed_iocbs::{self, ChangedIocbs};
 use crate::aio::context::{self, Context};
 use crate::aio::inflight::{self, Record, Taken, VECTORS};
 use crate::open::tracking;
-use crate::policy::spread::{self, Chosen, Kind};
+use crate::policy::spread::{self, Choice, Chosen, Kind};
 use crate::policy::trace;
 use crate::state::group::GroupRef;
 use crate::state::lane;
@@ -336,11 +336,11 @@ unsafe fn prepare(
                 Reason::Window.count();
                 return Err(Stop::Failed(libc::EAGAIN));
             }
-            Chosen::Full => spread::own(&group, pool, bytes, now_ns),
+            Chosen::Full => spread::own(&group, pool, kind, bytes, now_ns),
         }
     } else {
         if plain_flags { Reason::Ring } else { Reason::Flagged }.count();
-        spread::own(&group, pool, bytes, now_ns)
+        spread::own(&group, pool, kind, bytes, now_ns)
     };
     let record = Record {
         group: group.name(),
@@ -414,8 +414,9 @@ fn undo(taken: Taken, refused: bool, now_ns: u64) {
     if refused && ticket.lane != group.own() {
         let kind = kind_of(taken.record.opcode);
         spread::finish(&group, &choice, kind, taken.record.offset, -i64::from(libc::EBADF), true, now_ns);
-    } else if let Some(pool) = group.pool().filter(|_| !choice.given_back) {
-        pool.cancel(ticket, now_ns);
+    } else {
+        let undone = Choice { file: None, ..choice };
+        spread::cancel(&group, &undone, now_ns); // counted as ended above
     }
 }
 

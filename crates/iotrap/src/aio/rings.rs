@@ -330,6 +330,7 @@ impl Held {
         let group = core::mem::ManuallyDrop::new(GroupRef::again(pending.group));
         if core::mem::take(&mut pending.counts) {
             self.ring.in_flight.fetch_sub(1, AcqRel);
+            pending.choice.recorded = false; // for other processes it stays in flight
             spread::cancel(&group, &pending.choice, now_ns);
         }
         if pending.kind == Kind::Write && pending.choice.file.is_some() {
@@ -433,7 +434,7 @@ impl Held {
         }
         let choice = match spread::choose(&group, fd, kind, offset, bytes, batch.now_ns, &mut batch.proofs) {
             Chosen::To(choice) => choice,
-            Chosen::Full => spread::own(&group, group.pool()?, bytes, batch.now_ns),
+            Chosen::Full => spread::own(&group, group.pool()?, kind, bytes, batch.now_ns),
             Chosen::Stale => return None,
         };
         if kind == Kind::Write {
