@@ -114,10 +114,10 @@ fn announce_path(directory: c_int, path: &CStr) -> bool {
 
 fn announce_file(file: c_int) {
     let Some((why, stat)) = raw::fstat(file).ok().and_then(|stat| Some((why_not(file, &stat)?, stat))) else { return };
-    if !is_first(&stat) {
+    let mut room = [0u8; 4096];
+    if raw::path_of(file, &mut room).is_some_and(is_of_valgrind) || !is_first(&stat) {
         return;
     }
-    let mut room = [0u8; 4096];
     let mut line = raw::Digits::<4600>::empty();
     line.push(b"iotrap: nothing is spread in ");
     line.push(raw::path_of(file, &mut room).unwrap_or(b"a program"));
@@ -125,6 +125,11 @@ fn announce_file(file: c_int) {
     line.push(why);
     line.push(b"\n");
     said::line(line.as_bytes());
+}
+
+/// True for the path of a tool of valgrind, which is linked statically, loads the program itself, and obeys LD_PRELOAD.
+fn is_of_valgrind(path: &[u8]) -> bool {
+    path.rsplit(|&byte| byte == b'/').nth(1) == Some(b"valgrind")
 }
 
 fn is_first(stat: &libc::stat) -> bool {
