@@ -28,9 +28,9 @@ impl Owner {
         Owner { pid, ..owner_at(c"/proc/self/stat", c"/proc/self/ns/pid", c"/proc/self/exe") }
     }
 
-    /// True if this process runs: it exists, has not replaced its program, and waits for more than its parent's
-    /// question how it has ended. The reader believes that processes run which it cannot look up, as those of another PID namespace.
-    /// Allocates nothing; makes raw system calls only.
+    /// True if this process runs: it exists, has not replaced its program, and has a thread that has not ended. The
+    /// reader believes that processes run which it cannot look up, as those of another PID namespace. Allocates nothing;
+    /// makes raw system calls only.
     pub fn is_alive(&self, reader: &Owner) -> bool {
         if self.pid_namespace != reader.pid_namespace {
             return true;

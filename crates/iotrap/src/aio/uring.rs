@@ -115,8 +115,8 @@ unsafe fn held(uring: *const Uring) -> Option<Held> {
     Some(held)
 }
 
-/// Ends the library's part of queues that the program does not use any more: the ring has ended, or has got other queues,
-/// where no hook saw it. Its requests in flight go on without the library.
+/// Ends the library's part of queues that the program does not use any more: the ring has ended, or has got other
+/// queues, where no hook saw it. Its requests in flight go on without the library.
 fn is_gone(held: Held) {
     held.catch_up();
     held.loses_sight(Reason::RingDrivers, raw::now_ns());

@@ -2,9 +2,9 @@
 //!
 //! SIGKILL ends a process, and an NFS client carries on with its writes. With one mount the successor's writes come
 //! behind them. Over another lane they could overtake the old ones, and the old data would stay. So each process
-//! records here the files that it writes past the page cache, and how many of its writes each lane has. Whoever uses
-//! such a file later finds the record of a process that no longer runs, and first waits on the lanes that it names
-//! ([`crate::open::late`]).
+//! records here the files that it writes past the page cache, and how many of its writes each lane has. A
+//! process that uses such a file later finds the record of one that no longer runs, and first waits on the lanes that
+//! it names ([`crate::open::late`]).
 //!
 //! A record names the lanes by their devices, and the file by its inode number, which it has on each lane. Numbers of
 //! in-flight writes only ever err upwards: a process that does not know if a write has ended lets it count.
@@ -53,7 +53,7 @@ mod record {
 
 /// The shared words, once they are mapped.
 static SHARED: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
-/// They could not be mapped.
+/// The shared words could not be mapped.
 static MISSING: AtomicBool = AtomicBool::new(false);
 
 /// The shared words; None if there is no memory for them.

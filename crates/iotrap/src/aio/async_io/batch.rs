@@ -210,7 +210,7 @@ impl Batch {
             Reason::Busy.count();
             return false;
         };
-        // The lanes that a sync has to reach beside the opened one. The engine does not mark them as synced, so the next
+        // The lanes that a sync has to reach beside the opened one. The engine does not mark them as synced: the next
         // sync reaches them once more.
         let syncs = matches!(wanted.work, Work::Sync { .. });
         let group = if syncs { GroupRef::of(request.file) } else { None };
