@@ -29,8 +29,8 @@ impl Owner {
     }
 
     /// True if this process runs: it exists, has not replaced its program, and has a thread that has not ended. The
-    /// reader believes that processes run which it cannot look up, as those of another PID namespace. Allocates nothing;
-    /// makes raw system calls only.
+    /// reader believes that processes run which it cannot look up, as those of another PID namespace. Allocates
+    /// nothing; makes raw system calls only.
     pub fn is_alive(&self, reader: &Owner) -> bool {
         if self.pid_namespace != reader.pid_namespace {
             return true;

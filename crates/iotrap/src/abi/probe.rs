@@ -62,6 +62,7 @@ const CALLS: &[(c_long, [usize; 6])] = &[
     (libc::SYS_mprotect, [0, 0, 0, 0, 0, 0]),
     (libc::SYS_madvise, [0, 0, libc::MADV_WIPEONFORK as usize, 0, 0, 0]),
     (libc::SYS_process_vm_readv, [0, BAD, 0, BAD, 0, 0]),
+    (libc::SYS_process_vm_writev, [0, BAD, 0, BAD, 0, 0]),
     (libc::SYS_clone, [raw_thread::SHARED as usize & !(libc::CLONE_SIGHAND as usize), 0, 0, 0, 0, 0]),
     (libc::SYS_futex, [BAD, libc::FUTEX_WAIT as usize, 0, 0, 0, 0]),
     (libc::SYS_rt_sigaction, [0, 0, 0, 8, 0, 0]),

@@ -95,17 +95,24 @@ pub unsafe fn submit(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isiz
     spread(count, iocbs)
 }
 
-/// The number of requests, from the first one on, that the kernel will be able to read.
+/// The place of `aio_key` in an iocb: the kernel writes KIOCB_KEY, which is 0, there as it takes a request.
+const KEY: usize = 8;
+
+/// The number of requests, from the first one on, that the kernel will be able to read, and to write its key to.
 fn readable(iocbs: *mut *mut Iocb, count: c_long) -> c_long {
     let is_good = |at: &c_long| {
         let iocb = readable::read(iocbs.wrapping_add(*at as usize).cast_const());
-        iocb.is_some_and(|iocb| is_readable(iocb as usize, size_of::<Iocb>()))
+        iocb.is_some_and(|iocb| {
+            let iocb = iocb as usize;
+            is_readable(iocb, size_of::<Iocb>()) && readable::are_written([iocb.wrapping_add(KEY)].into_iter(), 0)
+        })
     };
     // Two questions are enough for a batch that is sound.
     const AT_A_TIME: usize = readable::PAGES / 2;
     if let Some(wanted @ 1..=AT_A_TIME) = usize::try_from(count).ok()
         && let Some(places) = readable::read_some::<usize, AT_A_TIME>(iocbs.cast_const().cast(), wanted)
         && readable::are_readable(places.get(..wanted).unwrap_or_default(), size_of::<Iocb>())
+        && readable::are_written(places.iter().take(wanted).map(|place| place.wrapping_add(KEY)), 0)
     {
         return count;
     }

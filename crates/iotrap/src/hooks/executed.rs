@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::abi::own_stack;
 use crate::abi::raw;
+use crate::abi::readable;
 use crate::abi::said;
 use crate::abi::undisturbed::Undisturbed;
 use crate::aio::async_io;
@@ -63,14 +64,15 @@ pub unsafe fn announce(program: Program) {
 unsafe fn look_at(program: Program) {
     match program {
         Program::File(file) => announce_file(file),
-        Program::Path(_, path) | Program::Command(path) if path.is_null() => {}
         Program::Path(directory, path) => {
-            // SAFETY: the path is not null, and the caller upholds that it is NUL-terminated.
-            announce_path(directory, unsafe { CStr::from_ptr(path) });
+            // Longer paths than PATH_MAX are the kernel's to refuse.
+            if let Some(path) = readable::text(path, &mut [0; libc::PATH_MAX as usize]) {
+                announce_path(directory, path);
+            }
         }
         Program::Command(name) => {
-            // SAFETY: the name is not null, and the caller upholds that it is NUL-terminated.
-            let name = unsafe { CStr::from_ptr(name) };
+            let mut room = [0; libc::PATH_MAX as usize];
+            let Some(name) = readable::text(name, &mut room) else { return };
             if name.to_bytes().contains(&b'/') {
                 announce_path(libc::AT_FDCWD, name);
             } else {
