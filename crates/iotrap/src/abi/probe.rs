@@ -131,6 +131,7 @@ mod tests {
                 libc::SYS_futex,
                 libc::SYS_write,
                 libc::SYS_process_vm_readv,
+                libc::SYS_process_vm_writev,
                 libc::SYS_kcmp,
             ];
             assert!(result < 0 || harmless.contains(&number), "call {number} has returned {result}");

@@ -162,7 +162,7 @@ mod tests {
         unsafe { end.copy_from_nonoverlapping(c"ab".as_ptr().cast(), 3) };
         assert_eq!(text(end.cast(), &mut room), Some(c"ab"));
         // SAFETY: the last byte of the first half.
-        unsafe { end.add(2).write(b'c') };
+        unsafe { end.wrapping_add(2).write(b'c') };
         assert_eq!(text(end.cast(), &mut room), None, "it has no end before the memory has");
         assert_eq!(text(core::ptr::without_provenance(8), &mut room), None);
         // SAFETY: the first half of the mapping.

@@ -72,15 +72,17 @@ fn own_queues(uring: &Uring) -> Option<Queues> {
 /// A valid `struct io_uring`.
 unsafe fn held(uring: *const Uring) -> Option<Held> {
     // SAFETY: the program's contract.
-    let (id, program) = unsafe { (id_of(uring), &*uring) };
+    let id = unsafe { id_of(uring) };
+    // SAFETY: the program's contract.
+    let program = unsafe { &*uring };
     let Uring { submission, completion, flags, ring_fd } = program;
     if let Some(held) = rings::hold(id) {
         let known = held.known();
-        // SAFETY: liburing keeps its mapping while the program submits, and the library keeps its own.
-        let [before, theirs, after] = unsafe {
-            let (own, theirs) = (&*known.queues.head, &*submission.head);
-            [own.load(Acquire), theirs.load(Acquire), own.load(Acquire)]
-        };
+        // SAFETY: liburing keeps its mapping while the program submits.
+        let theirs = unsafe { &*submission.head };
+        // SAFETY: the library keeps its own mapping while the ring is entered.
+        let own = unsafe { &*known.queues.head };
+        let [before, theirs, after] = [own.load(Acquire), theirs.load(Acquire), own.load(Acquire)];
         // The kernel may move it at this moment (SQPOLL).
         let same = theirs.wrapping_sub(before) <= after.wrapping_sub(before);
         // SAFETY: liburing keeps its mapping while the program submits.

@@ -1,5 +1,5 @@
-//! Requests that the kernel refuses: the program sees the kernel's answer, whatever lane the request would go to, and no
-//! lane counts as failed.
+//! Requests that the kernel refuses: the program sees the kernel's answer, whatever lane the request would go to, and
+//! no lane counts as failed.
 
 use crate::common;
 use common::{Volume, compile, skipped, succeed, text};
