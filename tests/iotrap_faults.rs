@@ -46,6 +46,28 @@ fn inside_faults_on_version_4() {
     frozen_lane(&pool);
 }
 
+#[test]
+fn writes_of_a_killed_program() {
+    on_nfs("writes_of_a_killed_program", &[("VERS", "3")]);
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_writes_of_a_killed_program() {
+    nothing_arrives_late(&pool());
+}
+
+#[test]
+fn writes_of_a_killed_program_on_version_4() {
+    on_nfs("writes_of_a_killed_program_on_version_4", &[("VERS", "4.0"), ("DELEGATIONS", "no")]);
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_writes_of_a_killed_program_on_version_4() {
+    nothing_arrives_late(&pool());
+}
+
 /// A load on `f` in the first lane, running under the interposer.
 struct Load(Child);
 
@@ -146,6 +168,45 @@ fn silent_lane() {
     rig("lane thaw 34");
     load.goes_on(pool, &[0, 1, 2, 3]);
     load.end(pool, "reads, a lane silent from the start that answers later");
+}
+
+/// A program is killed while its writes are stuck on a lane, and its successor writes the blocks anew: no old write
+/// arrives over the new ones, which the successor has synced.
+fn nothing_arrives_late(pool: &Pool) {
+    const BLOCKS: &str = "exec fio --name=late --filename=late --size=256k --bs=4k --ioengine=psync --direct=1";
+    let make = "dd if=/dev/zero of=late bs=256k count=1 oflag=direct 2> /dev/null";
+    assert!(pool.bash(make, "", false).status.success());
+    // Only the frozen lane is silent for this time, and not a lane that the machine holds up. It gets one write: the
+    // other threads go on, and notice.
+    let patient = Pool { more: "suspect-after = \"5s\"\ndepth = 1".into(), ..self::pool() };
+    let options = "--rw=randwrite --buffer_pattern=0x11 --numjobs=4 --thread --time_based --runtime=10000";
+    let mut first = patient.command(&format!("{BLOCKS} {options}"), &pool.lanes[0], true);
+    let mut first = first.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    while bytes(pool).iter().zip(0..).any(|(&carried, lane)| lane != 0 && carried == 0) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    rig("lane freeze 34");
+    let mut said = BufReader::new(first.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.any(|line| line.contains("/mnt/v34: no answer")), "the load has ended by itself");
+    first.kill().unwrap();
+    first.wait().unwrap();
+
+    let options = "--rw=write --buffer_pattern=0x22 --end_fsync=1";
+    let mut second = patient.command(&format!("{BLOCKS} {options}"), &pool.lanes[0], true);
+    let mut second = second.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // It waits now, or it has written and synced everything.
+    let said = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let said: Vec<String> = said.take_while(|line| !line.contains("/mnt/v34: waits for writes")).collect();
+    rig("lane thaw 34");
+    assert!(second.wait().unwrap().success(), "{said:?}");
+    // The lane's client reads through its cache when its direct requests have been answered.
+    std::fs::read(pool.lanes[2].join("late")).unwrap();
+    let found = std::fs::read(pool.view.join("late")).unwrap();
+    let old = found.chunks(4096).filter(|block| block.iter().any(|&byte| byte != 0x22)).count();
+    assert!(found.len() == 256 << 10 && old == 0, "{old} of 64 synced blocks are lost: {said:?}");
+    // Nobody waits for what has arrived.
+    let third = patient.command(&format!("{BLOCKS} --rw=write"), &pool.lanes[0], true).output().unwrap();
+    assert!(third.status.success() && !stderr(&third).contains("waits for writes"), "{}", stderr(&third));
 }
 
 /// While a lane is frozen the others go on; what was stuck on it is waited for, and done once.

@@ -4,7 +4,7 @@ use crate::abi::{dispatch, own_stack, undisturbed};
 use crate::aio::{async_io, changed_iocbs, context, inflight, posix, raw_ring, rings};
 use crate::open::opener;
 use crate::policy::split;
-use crate::state::{closing, group, lane, node, reason, stats};
+use crate::state::{closing, group, lane, node, reason, stats, writes};
 
 /// Forgets the parent's state, in the child, which has one thread. Makes system calls and uses atomics only.
 pub fn forget_all() {
@@ -27,6 +27,7 @@ fn forget_each() {
     closing::forget_all();
     group::forget_all();
     node::forget_all();
+    writes::forget_all();
     lane::forget_all();
     stats::forget_all();
     reason::forget_all();

@@ -108,7 +108,6 @@ impl Board {
     }
 
     fn introduce(&self, kind: BoardKind, title: &str, owner: &Owner) {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         let fields = [
             (header::MAGIC, layout::MAGIC),
             (header::VERSION, layout::VERSION),
@@ -118,7 +117,7 @@ impl Board {
             (header::PID_NAMESPACE, owner.pid_namespace),
             (header::EXE_DEVICE, owner.exe.0),
             (header::EXE_INODE, owner.exe.1),
-            (header::CREATED_NS, now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64),
+            (header::CREATED_NS, sys::raw::realtime_ns()),
             (header::ROWS, self.capacity as u64),
         ];
         for (at, value) in fields {

@@ -19,6 +19,7 @@ mod find;
 mod layout;
 mod map;
 mod owner;
+mod shared;
 mod snapshot;
 mod words;
 
@@ -26,4 +27,6 @@ pub use board::{Board, Kept, Reason, Row};
 pub use counters::{Counters, Gauge, Op, State};
 pub use find::{all, in_directory, kept_in};
 pub use layout::{BoardKind, RowKind, bucket_bounds, bucket_of};
+pub use owner::Owner;
+pub use shared::shared;
 pub use snapshot::{Invalid, OpCounts, ReasonCount, RowCounts, Snapshot, together};

@@ -42,6 +42,15 @@ impl Words {
     }
 }
 
+impl Words {
+    /// The words, which stay mapped for the life of the process.
+    pub fn keep(self) -> &'static [AtomicU64] {
+        let kept = std::mem::ManuallyDrop::new(self);
+        // SAFETY: as in `deref`, and nobody unmaps them: the value is never dropped.
+        unsafe { std::slice::from_raw_parts(kept.start.as_ptr(), kept.count) }
+    }
+}
+
 impl Deref for Words {
     type Target = [AtomicU64];
 

@@ -4,6 +4,9 @@
 use std::ffi::CStr;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::{Errno, Result};
+
+use crate::directories::Path;
 
 /// A process, from its birth to its end or the next exec.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,46 +28,74 @@ impl Owner {
         Owner { pid, ..owner_at(c"/proc/self/stat", c"/proc/self/ns/pid", c"/proc/self/exe") }
     }
 
-    /// True if this process exists. The reader cannot look up processes of another PID namespace, and believes that
-    /// they exist.
+    /// True if this process runs: it exists, has not replaced its program, and has a thread that has not ended. The
+    /// reader believes that processes run which it cannot look up, as those of another PID namespace. Allocates
+    /// nothing; makes raw system calls only.
     pub fn is_alive(&self, reader: &Owner) -> bool {
         if self.pid_namespace != reader.pid_namespace {
             return true;
         }
-        let path = |name: &str| std::ffi::CString::new(format!("/proc/{}/{name}", self.pid)).unwrap_or_default();
-        let now = owner_at(&path("stat"), &path("ns/pid"), &path("exe"));
-        now.start_ticks != 0
-            && now.start_ticks == self.start_ticks
+        let path = |name: &str| {
+            let mut path = Path::new();
+            path.push(b"/proc");
+            path.enter(format_args!("{}/{name}", self.pid)).map(|()| path)
+        };
+        let (Ok(stat), Ok(exe)) = (path("stat"), path("exe")) else { return true };
+        let (Ok(stat), Ok(exe)) = (stat.c_str(), exe.c_str()) else { return true };
+        let now = match look(stat) {
+            Ok(now) => now,
+            Err(error) => return !matches!(error, Errno::NOENT | Errno::SRCH),
+        };
+        let exe = numbers_of(exe).unwrap_or((0, 0));
+        now.start_ticks == self.start_ticks
+            && !now.ended
             // The program of another user's process cannot be looked at.
-            && (now.exe == (0, 0) || self.exe == (0, 0) || now.exe == self.exe)
+            && (exe == (0, 0) || self.exe == (0, 0) || exe == self.exe)
     }
 }
 
 fn owner_at(stat: &CStr, namespace: &CStr, exe: &CStr) -> Owner {
-    let inode = |path: &CStr| rustix::fs::statat(CWD, path, AtFlags::empty()).map(|stat| (stat.st_dev, stat.st_ino));
-    #[allow(clippy::unnecessary_cast, reason = "narrower on some architectures")]
-    let wide = |(device, inode)| (device as u64, inode as u64);
     Owner {
         pid: 0,
-        start_ticks: start_ticks(stat).unwrap_or(0),
-        pid_namespace: inode(namespace).map_or(0, |(_, inode)| inode),
-        exe: inode(exe).map_or((0, 0), wide),
+        start_ticks: look(stat).map_or(0, |now| now.start_ticks),
+        pid_namespace: numbers_of(namespace).map_or(0, |(_, inode)| inode),
+        exe: numbers_of(exe).unwrap_or((0, 0)),
     }
 }
 
-fn start_ticks(stat: &CStr) -> Option<u64> {
-    let file = rustix::fs::openat(CWD, stat, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+/// Device and inode of a file.
+#[allow(clippy::unnecessary_cast, reason = "narrower on some architectures")]
+fn numbers_of(path: &CStr) -> Option<(u64, u64)> {
+    let stat = rustix::fs::statat(CWD, path, AtFlags::empty()).ok()?;
+    Some((stat.st_dev as u64, stat.st_ino as u64))
+}
+
+/// The fields of /proc/PID/stat that matter here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    start_ticks: u64,
+    /// All of its threads have ended, and its parent has not asked for it yet. (While other threads run, the first one
+    /// is a zombie, too, if it has ended.)
+    ended: bool,
+}
+
+fn look(stat: &CStr) -> Result<Seen> {
+    let file = rustix::fs::openat(CWD, stat, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut buffer = [0; 1024];
     let read = rustix::io::read(&file, &mut buffer);
     sys::raw::close(file);
-    parse_start_ticks(buffer.get(..read.ok()?)?)
+    parse(buffer.get(..read?).unwrap_or_default()).ok_or(Errno::INVAL)
 }
 
-/// Field 22; the name in field 2 may hold anything, also blanks and brackets.
-fn parse_start_ticks(stat: &[u8]) -> Option<u64> {
+/// Fields 3 (state), 20 (threads) and 22 (start); the name in field 2 may hold anything, also blanks and brackets.
+fn parse(stat: &[u8]) -> Option<Seen> {
     let name_end = stat.iter().rposition(|&byte| byte == b')')?;
-    let field = stat.get(name_end + 1..)?.split(|&byte| byte == b' ').nth(20)?;
-    std::str::from_utf8(field).ok()?.parse().ok()
+    let mut fields = stat.get(name_end + 1..)?.split(|&byte| byte == b' ').skip(1);
+    let number = |field: Option<&[u8]>| std::str::from_utf8(field?).ok()?.parse::<u64>().ok();
+    let state = fields.next()?;
+    let threads = number(fields.nth(16))?;
+    let start_ticks = number(fields.nth(1))?;
+    Some(Seen { start_ticks, ended: matches!(state, b"Z" | b"X") && threads <= 1 })
 }
 
 #[cfg(test)]
@@ -73,13 +104,39 @@ mod tests {
 
     #[test]
     fn the_start_is_found_behind_any_name() {
-        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 12345 0";
+        let rest = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 1 18 12345 0";
         for name in ["cat", "a b", "x) S 1 2 3", "(("] {
-            assert_eq!(parse_start_ticks(format!("42 ({name}) {rest}").as_bytes()), Some(12345), "{name}");
+            let seen = parse(format!("42 ({name}) S {rest}").as_bytes());
+            assert_eq!(seen, Some(Seen { start_ticks: 12345, ended: false }), "{name}");
         }
         for bad in ["", "42 (cat", "42 (cat) S 1 2"] {
-            assert_eq!(parse_start_ticks(bad.as_bytes()), None);
+            assert_eq!(parse(bad.as_bytes()), None);
         }
+    }
+
+    #[test]
+    fn a_zombie_has_ended_unless_other_threads_run() {
+        let with = |state: &str, threads: u32| {
+            parse(format!("42 (cat) {state} 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 {threads} 18 12345 0").as_bytes())
+        };
+        assert!(with("Z", 1).unwrap().ended);
+        assert!(!with("Z", 2).unwrap().ended && !with("D", 1).unwrap().ended);
+    }
+
+    #[test]
+    fn a_killed_process_does_not_run_before_and_after_its_parent_has_asked_for_it() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let this = Owner::this();
+        let at = |name: &str| std::ffi::CString::new(format!("/proc/{}/{name}", child.id())).unwrap();
+        let owner = owner_at(&at("stat"), &at("ns/pid"), &at("exe"));
+        let owner = Owner { pid: child.id().into(), exe: (0, 0), ..owner };
+        assert!(owner.is_alive(&this));
+        child.kill().unwrap();
+        while owner.is_alive(&this) {
+            std::thread::yield_now(); // the kernel ends it in its own time; nobody has waited for it
+        }
+        child.wait().unwrap();
+        assert!(!owner.is_alive(&this));
     }
 
     #[test]

@@ -98,14 +98,19 @@ pub enum Refusal {
     Handler,
     /// A module of the program is written in Go, whose code runs on stacks that have no room for a handler.
     Go,
+    /// The program runs under valgrind, whose own calls come from outside libc.
+    Valgrind,
+    /// The program has ThreadSanitizer, whose calls come from outside libc, also while it blocks all signals.
+    Sanitizer,
 }
 
-/// The part of the program that has libc's text, and whether a module is written in Go.
+/// The part of the program that has libc's text, whether a module is written in Go, and whether one is valgrind's.
 struct Search {
     inside: usize,
     from: usize,
     length: usize,
     go: bool,
+    valgrind: bool,
 }
 
 /// True if one of the notes (`Elf64_Nhdr`: lengths of name and text, kind; name and text) is of Go's linker.
@@ -126,6 +131,12 @@ extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -
     let search = unsafe { &mut *data.cast::<Search>() };
     // SAFETY: dl_iterate_phdr(3) passes a valid description of a module.
     let info = unsafe { &*info };
+    if !info.dlpi_name.is_null() {
+        // SAFETY: the NUL-terminated path of the module.
+        let path = unsafe { core::ffi::CStr::from_ptr(info.dlpi_name) }.to_bytes();
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        search.valgrind |= name.starts_with(b"vgpreload_");
+    }
     for at in 0..usize::from(info.dlpi_phnum) {
         // SAFETY: within the module's table of headers.
         let header = unsafe { info.dlpi_phdr.wrapping_add(at).read() };
@@ -153,11 +164,18 @@ extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -
 fn find() -> Result<(), Refusal> {
     // SAFETY: a NUL-terminated name of a function that every glibc has.
     let inside = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"gnu_get_libc_version".as_ptr()) };
-    let mut search = Search { inside: inside as usize, from: 0, length: 0, go: false };
+    let mut search = Search { inside: inside as usize, from: 0, length: 0, go: false, valgrind: false };
     // SAFETY: the function is called for each module, with the address of `search`.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
     if search.go {
         return Err(Refusal::Go);
+    }
+    if search.valgrind {
+        return Err(Refusal::Valgrind);
+    }
+    // SAFETY: a NUL-terminated name.
+    if !unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__tsan_init".as_ptr()) }.is_null() {
+        return Err(Refusal::Sanitizer);
     }
     if inside.is_null() || search.length == 0 {
         return Err(Refusal::Libc);

@@ -62,6 +62,7 @@ const CALLS: &[(c_long, [usize; 6])] = &[
     (libc::SYS_mprotect, [0, 0, 0, 0, 0, 0]),
     (libc::SYS_madvise, [0, 0, libc::MADV_WIPEONFORK as usize, 0, 0, 0]),
     (libc::SYS_process_vm_readv, [0, BAD, 0, BAD, 0, 0]),
+    (libc::SYS_process_vm_writev, [0, BAD, 0, BAD, 0, 0]),
     (libc::SYS_clone, [raw_thread::SHARED as usize & !(libc::CLONE_SIGHAND as usize), 0, 0, 0, 0, 0]),
     (libc::SYS_futex, [BAD, libc::FUTEX_WAIT as usize, 0, 0, 0, 0]),
     (libc::SYS_rt_sigaction, [0, 0, 0, 8, 0, 0]),
@@ -130,6 +131,7 @@ mod tests {
                 libc::SYS_futex,
                 libc::SYS_write,
                 libc::SYS_process_vm_readv,
+                libc::SYS_process_vm_writev,
                 libc::SYS_kcmp,
             ];
             assert!(result < 0 || harmless.contains(&number), "call {number} has returned {result}");

@@ -255,6 +255,30 @@ pub fn write_out(fd: c_int) -> Result<()> {
     check(unsafe { call(libc::SYS_sync_file_range, arg(fd), 0, 0, all as usize, 0, 0) }).map(drop)
 }
 
+/// Waits until no direct I/O of the file is under way in its own client, whoever has begun it: the kernel lets a
+/// buffered transfer wait, also one of no bytes. The descriptor has no O_DIRECT; `writes` says that it is open for
+/// writing.
+pub fn waits_for_direct(fd: c_int, writes: bool) -> Result<()> {
+    /// Behind the end of every file: nothing is read into the page cache.
+    const FAR: usize = 1 << 62;
+    let mut byte = 0u8;
+    let room = &raw mut byte as usize;
+    let result = if writes {
+        // SAFETY: nothing is read from the room.
+        unsafe { call(libc::SYS_pwrite64, arg(fd), room, 0, 0, 0, 0) }
+    } else {
+        // SAFETY: room for one byte.
+        unsafe { call(libc::SYS_pread64, arg(fd), room, 1, FAR, 0, 0) }
+    };
+    check(result).map(drop)
+}
+
+/// ftruncate(2).
+pub fn cut(fd: c_int, bytes: u64) -> Result<()> {
+    // SAFETY: integers only.
+    check(unsafe { call(libc::SYS_ftruncate, arg(fd), bytes as usize, 0, 0, 0, 0) }).map(drop)
+}
+
 /// write(2) of everything, as far as that goes: for messages and traces. True if all of it was written.
 pub fn write(fd: c_int, bytes: &[u8]) -> bool {
     // SAFETY: the slice is valid for its length.

@@ -4,6 +4,7 @@
 //! The kernel is asked at every use: memory that was readable once may be given back, or protected, before the next
 //! call.
 
+use core::ffi::{CStr, c_char};
 use core::mem::MaybeUninit;
 
 use crate::abi::raw;
@@ -49,6 +50,45 @@ pub fn read_some<T: Copy + Default, const MOST: usize>(address: *const T, count:
     let bytes = count.min(MOST) * size_of::<T>();
     let there = libc::iovec { iov_base: address.cast_mut().cast(), iov_len: bytes };
     copies(values.as_mut_ptr().cast(), bytes, &[there], 1).then_some(values)
+}
+
+/// A text of the program, copied to `room`. None if the kernel would not read it, or if it is longer than the room.
+pub fn text(address: *const c_char, room: &mut [u8]) -> Option<&CStr> {
+    let (mut used, from) = (0, address as usize);
+    while used < room.len() {
+        // Up to the end of a page: the next one may be missing, and not belong to the text.
+        let at = from.checked_add(used)?;
+        let bytes = (PAGE - at % PAGE).min(room.len() - used);
+        let part = room.get_mut(used..used + bytes)?;
+        let there = libc::iovec { iov_base: core::ptr::with_exposed_provenance_mut(at), iov_len: bytes };
+        if !copies(part.as_mut_ptr(), bytes, &[there], 1) {
+            return None;
+        }
+        if part.contains(&0) {
+            return CStr::from_bytes_until_nul(room).ok();
+        }
+        used += bytes;
+    }
+    None
+}
+
+/// True if the kernel would write to each of these addresses, of which there are at most [`PAGES`]: it has written
+/// `value` there.
+pub fn are_written(addresses: impl Iterator<Item = usize>, value: u32) -> bool {
+    let values = [value; PAGES];
+    let mut there = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: size_of::<u32>() }; PAGES];
+    let mut count = 0;
+    for (place, address) in there.iter_mut().zip(addresses) {
+        place.iov_base = core::ptr::with_exposed_provenance_mut(address);
+        count += 1;
+    }
+    let bytes = count * size_of::<u32>();
+    let here = libc::iovec { iov_base: values.as_ptr().cast_mut().cast(), iov_len: bytes };
+    let (own, here, to) = (raw::pid() as usize, &raw const here as usize, there.as_ptr() as usize);
+    // SAFETY: the caller gives places for a value of this size; a bad address is EFAULT.
+    let written = unsafe { raw::call(libc::SYS_process_vm_writev, own, here, 1, to, count, 0) };
+    // Where the call is forbidden, nobody knows: the addresses are believed.
+    written == bytes as isize || (written < 0 && written != -libc::EFAULT as isize)
 }
 
 /// True if the kernel would read `bytes` bytes, which lie on two pages at most, at each of these addresses.
@@ -110,6 +150,21 @@ mod tests {
         assert!(is_readable(place as usize, LARGE) && !is_readable(place as usize, LARGE + 1));
         assert_eq!(read(place.cast::<u64>()), Some(0));
         assert_eq!(read(place.wrapping_byte_add(LARGE - 4).cast::<u64>()), None, "a half of it");
+        let key = place as usize + 8;
+        assert!(!are_written([key].into_iter(), 0), "it is readable");
+        // SAFETY: the first half of the mapping.
+        let opened = unsafe { libc::mprotect(place, LARGE, libc::PROT_READ | libc::PROT_WRITE) };
+        assert_eq!(opened, 0);
+        assert!(are_written([key, key + 64].into_iter(), 7) && read((key + 64) as *const u32) == Some(7));
+        let mut room = [0; 100];
+        let end = place.wrapping_byte_add(LARGE - 3).cast::<u8>();
+        // SAFETY: the last bytes of the first half.
+        unsafe { end.copy_from_nonoverlapping(c"ab".as_ptr().cast(), 3) };
+        assert_eq!(text(end.cast(), &mut room), Some(c"ab"));
+        // SAFETY: the last byte of the first half.
+        unsafe { end.wrapping_add(2).write(b'c') };
+        assert_eq!(text(end.cast(), &mut room), None, "it has no end before the memory has");
+        assert_eq!(text(core::ptr::without_provenance(8), &mut room), None);
         // SAFETY: the first half of the mapping.
         let closed = unsafe { libc::mprotect(place, LARGE, libc::PROT_NONE) };
         assert_eq!(closed, 0);

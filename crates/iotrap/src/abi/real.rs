@@ -368,6 +368,8 @@ real! {
         else late!(io_uring_register_files_update(uring, from, files, count): (*mut c_void, u32, *const c_int, u32) -> c_int, -libc::ENOSYS);
     fn io_uring_register_files_update_tag(uring: *mut c_void, from: u32, files: *const c_int, tags: *mut c_void, count: u32) -> c_int,
         else late!(io_uring_register_files_update_tag(uring, from, files, tags, count): (*mut c_void, u32, *const c_int, *mut c_void, u32) -> c_int, -libc::ENOSYS);
+    fn io_uring_resize_rings(uring: *mut c_void, parameters: *mut c_void) -> c_int,
+        else late!(io_uring_resize_rings(uring, parameters): (*mut c_void, *mut c_void) -> c_int, -libc::ENOSYS);
     fn io_uring_queue_exit(uring: *mut c_void) -> Nothing,
         else late!(io_uring_queue_exit(uring): (*mut c_void) -> Nothing, Nothing::default());
     fn aio_read(of: *mut libc::aiocb) -> c_int,

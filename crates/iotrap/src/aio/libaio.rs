@@ -17,7 +17,7 @@ use crate::aio::changed_iocbs::{self, ChangedIocbs};
 use crate::aio::context::{self, Context};
 use crate::aio::inflight::{self, Record, Taken, VECTORS};
 use crate::open::tracking;
-use crate::policy::spread::{self, Chosen, Kind};
+use crate::policy::spread::{self, Choice, Chosen, Kind};
 use crate::policy::trace;
 use crate::state::group::GroupRef;
 use crate::state::lane;
@@ -95,17 +95,24 @@ pub unsafe fn submit(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isiz
     spread(count, iocbs)
 }
 
-/// The number of requests, from the first one on, that the kernel will be able to read.
+/// The place of `aio_key` in an iocb: the kernel writes KIOCB_KEY, which is 0, there as it takes a request.
+const KEY: usize = 8;
+
+/// The number of requests, from the first one on, that the kernel will be able to read, and to write its key to.
 fn readable(iocbs: *mut *mut Iocb, count: c_long) -> c_long {
     let is_good = |at: &c_long| {
         let iocb = readable::read(iocbs.wrapping_add(*at as usize).cast_const());
-        iocb.is_some_and(|iocb| is_readable(iocb as usize, size_of::<Iocb>()))
+        iocb.is_some_and(|iocb| {
+            let iocb = iocb as usize;
+            is_readable(iocb, size_of::<Iocb>()) && readable::are_written([iocb.wrapping_add(KEY)].into_iter(), 0)
+        })
     };
     // Two questions are enough for a batch that is sound.
     const AT_A_TIME: usize = readable::PAGES / 2;
     if let Some(wanted @ 1..=AT_A_TIME) = usize::try_from(count).ok()
         && let Some(places) = readable::read_some::<usize, AT_A_TIME>(iocbs.cast_const().cast(), wanted)
         && readable::are_readable(places.get(..wanted).unwrap_or_default(), size_of::<Iocb>())
+        && readable::are_written(places.iter().take(wanted).map(|place| place.wrapping_add(KEY)), 0)
     {
         return count;
     }
@@ -336,11 +343,11 @@ unsafe fn prepare(
                 Reason::Window.count();
                 return Err(Stop::Failed(libc::EAGAIN));
             }
-            Chosen::Full => spread::own(&group, pool, bytes, now_ns),
+            Chosen::Full => spread::own(&group, pool, kind, bytes, now_ns),
         }
     } else {
         if plain_flags { Reason::Ring } else { Reason::Flagged }.count();
-        spread::own(&group, pool, bytes, now_ns)
+        spread::own(&group, pool, kind, bytes, now_ns)
     };
     let record = Record {
         group: group.name(),
@@ -414,8 +421,9 @@ fn undo(taken: Taken, refused: bool, now_ns: u64) {
     if refused && ticket.lane != group.own() {
         let kind = kind_of(taken.record.opcode);
         spread::finish(&group, &choice, kind, taken.record.offset, -i64::from(libc::EBADF), true, now_ns);
-    } else if let Some(pool) = group.pool().filter(|_| !choice.given_back) {
-        pool.cancel(ticket, now_ns);
+    } else {
+        let undone = Choice { file: None, ..choice };
+        spread::cancel(&group, &undone, now_ns); // counted as ended above
     }
 }
 

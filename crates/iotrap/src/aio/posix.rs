@@ -340,7 +340,7 @@ unsafe fn begin(of: *mut aiocb, kind: Kind) -> Option<Begun> {
     let now_ns = raw::now_ns();
     let choice = match spread::choose(&group, fd, kind, offset, bytes, now_ns, &mut Proofs::none()) {
         Chosen::To(choice) => choice,
-        Chosen::Full => spread::own(&group, group.pool()?, bytes, now_ns),
+        Chosen::Full => spread::own(&group, group.pool()?, kind, bytes, now_ns),
         Chosen::Stale => return None,
     };
     // SAFETY: the program's contract: a valid aiocb.

@@ -126,7 +126,8 @@ pub unsafe fn set_up(entries: usize, parameters: *mut c_void) -> isize {
     result
 }
 
-fn map(fd: c_int, bytes: usize, at: usize) -> raw::Result<usize> {
+/// Maps a part of a ring for the library itself: its address.
+pub fn map(fd: c_int, bytes: usize, at: usize) -> raw::Result<usize> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_SHARED | libc::MAP_POPULATE) as usize;
     // SAFETY: a new mapping, at no particular address.
@@ -137,7 +138,8 @@ fn map(fd: c_int, bytes: usize, at: usize) -> raw::Result<usize> {
     Ok(address)
 }
 
-fn unmap(address: usize, bytes: usize) {
+/// Undoes [`map`].
+pub fn unmap(address: usize, bytes: usize) {
     if address != 0 {
         // SAFETY: a mapping of this module that nobody uses any more.
         let _ = unsafe { raw::call(libc::SYS_munmap, address, bytes, 0, 0, 0, 0) };
@@ -189,6 +191,7 @@ fn is_made(fd: c_int, made: &Parameters) {
         completed: word(made.completion.tail),
         completed_mask: made.completions.wrapping_sub(1),
         completions: core::ptr::with_exposed_provenance(queues + made.completion.sixth as usize),
+        mapped: None,
     };
     let id = NEXT.fetch_add(1, Relaxed);
     // SAFETY: the library's own mapping, which stays until `closes` has taken the ring out.

@@ -53,6 +53,8 @@ pub struct Queues {
     pub completed_mask: u32,
     /// The places for completions.
     pub completions: *const Completion,
+    /// The address and the bytes of a mapping that goes with the ring's place in the table.
+    pub mapped: Option<(usize, usize)>,
 }
 
 impl Queues {
@@ -63,7 +65,15 @@ impl Queues {
         completed: core::ptr::null(),
         completed_mask: 0,
         completions: core::ptr::null(),
+        mapped: None,
     };
+
+    /// Undoes the mapping of queues that were not entered, or are entered no longer.
+    pub fn unmap(self) {
+        if let Some((address, bytes)) = self.mapped {
+            crate::aio::raw_ring::unmap(address, bytes);
+        }
+    }
 }
 
 /// A request that was recorded: the library has chosen its lane.
@@ -94,6 +104,8 @@ pub struct Known {
     pub files: Registered,
     /// The descriptor of a ring whose completions come only when its own thread asks for them (DEFER_TASKRUN).
     pub deferred: Option<c_int>,
+    /// The descriptor of a ring that liburing drives; -1 for others.
+    pub ring_fd: c_int,
 }
 
 /// The requests of one ring, and the right to look at them.
@@ -124,6 +136,7 @@ static ALL: [Ring; RINGS] = [const {
             blind: None,
             files: Registered::none(),
             deferred: None,
+            ring_fd: -1,
         }),
     }
 }; RINGS];
@@ -168,6 +181,12 @@ pub fn hold(id: u64) -> Option<Held> {
     ring.hold(true).filter(|held| held.id == id)
 }
 
+/// Takes the ring of liburing that has this descriptor, if it is known.
+pub fn of_descriptor(fd: c_int) -> Option<Held> {
+    let known = ALL.iter().filter(|ring| fd >= 0 && ring.id.load(Acquire) != 0);
+    known.filter_map(|ring| ring.hold(true)).find(|held| held.id != 0 && held.known().ring_fd == fd)
+}
+
 /// Enters a new ring; `seen` is the end of the entries that were submitted before. None if the table is full.
 ///
 /// # Safety
@@ -186,6 +205,7 @@ pub unsafe fn enter(id: u64, queues: Queues, seen: c_uint, kind: Option<Reason>)
         known.completed = completed;
         known.outstanding = 0;
         known.deferred = None;
+        known.ring_fd = -1;
         // Not a new ring: some of its requests may be in flight.
         let begun = (seen != 0 || completed != 0).then_some(Reason::RingDrivers);
         known.blind = kind.or(begun);
@@ -310,6 +330,7 @@ impl Held {
         let group = core::mem::ManuallyDrop::new(GroupRef::again(pending.group));
         if core::mem::take(&mut pending.counts) {
             self.ring.in_flight.fetch_sub(1, AcqRel);
+            pending.choice.recorded = false; // for other processes it stays in flight
             spread::cancel(&group, &pending.choice, now_ns);
         }
         if pending.kind == Kind::Write && pending.choice.file.is_some() {
@@ -413,7 +434,7 @@ impl Held {
         }
         let choice = match spread::choose(&group, fd, kind, offset, bytes, batch.now_ns, &mut batch.proofs) {
             Chosen::To(choice) => choice,
-            Chosen::Full => spread::own(&group, group.pool()?, bytes, batch.now_ns),
+            Chosen::Full => spread::own(&group, group.pool()?, kind, bytes, batch.now_ns),
             Chosen::Stale => return None,
         };
         if kind == Kind::Write {
@@ -447,6 +468,7 @@ impl Held {
         self.known().requests.clear();
         self.known().files.clear_all();
         self.ring.id.store(0, Release);
+        core::mem::replace(&mut self.known().queues, Queues::NONE).unmap();
     }
 }
 

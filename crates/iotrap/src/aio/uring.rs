@@ -2,21 +2,67 @@
 //! ([`crate::aio::rings`]). With `--raw`, the library sees liburing's system calls, and [`crate::aio::raw_ring`] does
 //! the work, except for rings with SQPOLL.
 
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
 use crate::abi::dispatch;
 use crate::abi::errno;
-use crate::abi::liburing::{FIXED_FILE, Uring, setup};
+use crate::abi::liburing::{Completion, FIXED_FILE, Uring, setup};
 use crate::abi::own_stack;
+use crate::abi::raw;
 use crate::abi::undisturbed::Undisturbed;
 use crate::aio::prepare::{Prepared, prepare};
+use crate::aio::raw_ring;
 use crate::aio::rings::{self, Batch, Held, Queues};
 use crate::state::group::GroupRef;
 use crate::state::lane;
 use crate::state::process;
 use crate::state::reason::Reason;
 
-/// The number by which [`rings`] knows a ring of liburing: the address of the program's structure.
-fn id_of(uring: *const Uring) -> u64 {
-    uring.expose_provenance() as u64
+/// The number by which [`rings`] knows a ring of liburing: the address at which liburing has mapped the ring. A program
+/// may copy its structure, and end the ring at another address.
+///
+/// # Safety
+/// A valid `struct io_uring`.
+unsafe fn id_of(uring: *const Uring) -> u64 {
+    // SAFETY: the program's contract.
+    unsafe { (*uring).submission.start.expose_provenance() as u64 }
+}
+
+/// The mapping of a ring that the library has made for itself: it stays when liburing unmaps its own, be it for larger
+/// queues (io_uring_resize_rings(3)), in code that no hook sees.
+fn own_queues(uring: &Uring) -> Option<Queues> {
+    let Uring { submission, completion, ring_fd, .. } = uring;
+    // One mapping for both queues, since Linux 5.4.
+    let bytes = submission.bytes.max(completion.bytes);
+    let theirs = submission.start.expose_provenance();
+    if submission.start != completion.start || theirs == 0 {
+        return None;
+    }
+    let own = raw_ring::map(*ring_fd, bytes, 0).ok()?;
+    let at = |place: usize, size: usize| {
+        let offset = place.checked_sub(theirs).filter(|offset| offset.saturating_add(size) <= bytes)?;
+        Some(own + offset)
+    };
+    let word = |place: *const AtomicU32| at(place.expose_provenance(), size_of::<AtomicU32>());
+    let found = || {
+        let mask: *const AtomicU32 = core::ptr::with_exposed_provenance(word(completion.mask)?);
+        // SAFETY: a word within the library's own mapping.
+        let mask = unsafe { (*mask).load(Relaxed) };
+        let size = (mask as usize).checked_add(1)?.checked_mul(size_of::<Completion>())?;
+        Some(Queues {
+            head: core::ptr::with_exposed_provenance(word(submission.head)?),
+            flags: core::ptr::with_exposed_provenance(word(submission.flags)?),
+            completed: core::ptr::with_exposed_provenance(word(completion.tail)?),
+            completed_mask: mask,
+            completions: core::ptr::with_exposed_provenance(at(completion.completions.expose_provenance(), size)?),
+            mapped: Some((own, bytes)),
+        })
+    };
+    found().or_else(|| {
+        raw_ring::unmap(own, bytes);
+        None
+    })
 }
 
 /// The ring of the program's structure, entered if it is new. Waits for a thread that looks at it. None if there is no
@@ -25,25 +71,59 @@ fn id_of(uring: *const Uring) -> u64 {
 /// # Safety
 /// A valid `struct io_uring`.
 unsafe fn held(uring: *const Uring) -> Option<Held> {
-    if let Some(held) = rings::hold(id_of(uring)) {
-        return Some(held);
-    }
     // SAFETY: the program's contract.
-    let Uring { submission, completion, flags, ring_fd } = unsafe { &*uring };
-    let queues = Queues {
-        head: submission.head,
-        flags: submission.flags,
-        completed: completion.tail,
-        // SAFETY: the program keeps the ring mapped until io_uring_queue_exit, which the hook sees first.
-        completed_mask: unsafe { (*completion.mask).load(core::sync::atomic::Ordering::Relaxed) },
-        completions: completion.completions,
+    let id = unsafe { id_of(uring) };
+    // SAFETY: the program's contract.
+    let program = unsafe { &*uring };
+    let Uring { submission, completion, flags, ring_fd } = program;
+    if let Some(held) = rings::hold(id) {
+        let known = held.known();
+        // SAFETY: liburing keeps its mapping while the program submits.
+        let theirs = unsafe { &*submission.head };
+        // SAFETY: the library keeps its own mapping while the ring is entered.
+        let own = unsafe { &*known.queues.head };
+        let [before, theirs, after] = [own.load(Acquire), theirs.load(Acquire), own.load(Acquire)];
+        // The kernel may move it at this moment (SQPOLL).
+        let same = theirs.wrapping_sub(before) <= after.wrapping_sub(before);
+        // SAFETY: liburing keeps its mapping while the program submits.
+        let mask = unsafe { (*completion.mask).load(Relaxed) };
+        let bytes = submission.bytes.max(completion.bytes);
+        if same
+            && known.ring_fd == *ring_fd
+            && mask == known.queues.completed_mask
+            && known.queues.mapped.is_some_and(|(_, all)| all == bytes)
+        {
+            return Some(held);
+        }
+        is_gone(held);
+    }
+    if let Some(held) = rings::of_descriptor(*ring_fd) {
+        is_gone(held);
+    }
+    let Some(queues) = own_queues(program) else {
+        Reason::RingUnknown.count();
+        return None;
     };
-    // SAFETY: the program keeps the ring mapped until io_uring_queue_exit, which the hook sees first.
-    let held = unsafe { rings::enter(id_of(uring), queues, submission.own_head, rings::why_not(*flags)) }?;
+    // SAFETY: the library's own mapping, which stays until the ring has ended.
+    let held = unsafe { rings::enter(id, queues, submission.own_head, rings::why_not(*flags)) };
+    let Some(held) = held else {
+        queues.unmap();
+        return None;
+    };
+    held.known().ring_fd = *ring_fd;
     if flags & setup::DEFER_TASKRUN != 0 {
         held.known().deferred = Some(*ring_fd);
     }
     Some(held)
+}
+
+/// Ends the library's part of queues that the program does not use any more: the ring has ended, or has got other
+/// queues, where no hook saw it. Its requests in flight go on without the library.
+fn is_gone(held: Held) {
+    held.catch_up();
+    held.loses_sight(Reason::RingDrivers, raw::now_ns());
+    held.known().deferred = None; // the number may mean another ring
+    held.ends();
 }
 
 /// Does the library's part before requests are submitted: syncs lanes, and spreads transfers.
@@ -116,9 +196,16 @@ unsafe fn before_submission(uring: *mut Uring, flags: u32) {
 }
 
 /// Ends the library's part of a ring, before the ring is unmapped.
-pub fn ends(uring: *const Uring) {
+///
+/// # Safety
+/// A valid `struct io_uring`.
+pub unsafe fn ends(uring: *const Uring) {
+    if uring.is_null() {
+        return;
+    }
     let _undisturbed = Undisturbed::begin();
-    if let Some(held) = rings::hold(id_of(uring)) {
+    // SAFETY: the program's contract.
+    if let Some(held) = rings::hold(unsafe { id_of(uring) }) {
         let _errno = errno::kept();
         held.ends();
     }

@@ -31,6 +31,8 @@ pub fn prepare() {
         Err(Refusal::Kernel) => "the kernel cannot do that (Linux 5.11 or later, x86-64)",
         Err(Refusal::Libc) => "libc's text was not found",
         Err(Refusal::Handler) => "the program already handles SIGSYS itself",
+        Err(Refusal::Valgrind) => "valgrind makes calls of its own",
+        Err(Refusal::Sanitizer) => "ThreadSanitizer makes calls of its own while it blocks all signals",
         Err(Refusal::Go) => "Go code runs on stacks that have no room for the handler",
     };
     told(why);

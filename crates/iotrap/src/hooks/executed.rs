@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::abi::own_stack;
 use crate::abi::raw;
+use crate::abi::readable;
 use crate::abi::said;
 use crate::abi::undisturbed::Undisturbed;
 use crate::aio::async_io;
@@ -63,14 +64,15 @@ pub unsafe fn announce(program: Program) {
 unsafe fn look_at(program: Program) {
     match program {
         Program::File(file) => announce_file(file),
-        Program::Path(_, path) | Program::Command(path) if path.is_null() => {}
         Program::Path(directory, path) => {
-            // SAFETY: the path is not null, and the caller upholds that it is NUL-terminated.
-            announce_path(directory, unsafe { CStr::from_ptr(path) });
+            // Longer paths than PATH_MAX are the kernel's to refuse.
+            if let Some(path) = readable::text(path, &mut [0; libc::PATH_MAX as usize]) {
+                announce_path(directory, path);
+            }
         }
         Program::Command(name) => {
-            // SAFETY: the name is not null, and the caller upholds that it is NUL-terminated.
-            let name = unsafe { CStr::from_ptr(name) };
+            let mut room = [0; libc::PATH_MAX as usize];
+            let Some(name) = readable::text(name, &mut room) else { return };
             if name.to_bytes().contains(&b'/') {
                 announce_path(libc::AT_FDCWD, name);
             } else {
@@ -114,10 +116,10 @@ fn announce_path(directory: c_int, path: &CStr) -> bool {
 
 fn announce_file(file: c_int) {
     let Some((why, stat)) = raw::fstat(file).ok().and_then(|stat| Some((why_not(file, &stat)?, stat))) else { return };
-    if !is_first(&stat) {
+    let mut room = [0u8; 4096];
+    if raw::path_of(file, &mut room).is_some_and(is_of_valgrind) || !is_first(&stat) {
         return;
     }
-    let mut room = [0u8; 4096];
     let mut line = raw::Digits::<4600>::empty();
     line.push(b"iotrap: nothing is spread in ");
     line.push(raw::path_of(file, &mut room).unwrap_or(b"a program"));
@@ -125,6 +127,11 @@ fn announce_file(file: c_int) {
     line.push(why);
     line.push(b"\n");
     said::line(line.as_bytes());
+}
+
+/// True for the path of a tool of valgrind, which is linked statically, loads the program itself, and obeys LD_PRELOAD.
+fn is_of_valgrind(path: &[u8]) -> bool {
+    path.rsplit(|&byte| byte == b'/').nth(1) == Some(b"valgrind")
 }
 
 fn is_first(stat: &libc::stat) -> bool {

@@ -5,7 +5,7 @@
 use core::ffi::{c_int, c_ulong};
 
 use super::{room, size};
-use crate::abi::readable::is_readable;
+use crate::abi::readable;
 use crate::abi::real;
 use crate::aio::async_io;
 
@@ -41,9 +41,8 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usi
 fn source(request: c_ulong, argument: usize) -> Option<c_int> {
     match request {
         FICLONE => c_int::try_from(argument).ok(),
-        FICLONERANGE if is_readable(argument, size_of::<i64>()) => {
-            // SAFETY: the argument of this request, which is readable.
-            let source = unsafe { core::ptr::with_exposed_provenance::<i64>(argument).read_unaligned() };
+        FICLONERANGE => {
+            let source = readable::read::<i64>(core::ptr::with_exposed_provenance(argument))?;
             c_int::try_from(source).ok()
         }
         _ => None,

@@ -6,7 +6,7 @@ use core::ffi::{c_char, c_int, c_void};
 use super::room;
 use crate::abi::errno;
 use crate::abi::raw;
-use crate::abi::readable::is_readable;
+use crate::abi::readable;
 use crate::abi::real;
 use crate::abi::undisturbed::Undisturbed;
 use crate::open::others;
@@ -181,9 +181,8 @@ temporary_streams! { tmpfile tmpfile64 }
 /// # Safety
 /// As openat2(2).
 pub unsafe fn by_openat2(at: c_int, path: Path, how: *const core::ffi::c_void, bytes: usize) -> c_int {
-    let known = is_readable(how as usize, size_of::<u64>());
-    // SAFETY: a struct open_how, which begins with the flags.
-    let flags = if known { unsafe { how.cast::<u64>().read_unaligned() as c_int } } else { 0 };
+    // A struct open_how begins with the flags.
+    let flags = readable::read(how.cast::<u64>()).map_or(0, |flags| flags as c_int);
     // SAFETY: the program's contract.
     let changing = unsafe { before(at, path, flags) };
     // SAFETY: the program's contract.

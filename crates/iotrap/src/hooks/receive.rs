@@ -5,10 +5,12 @@ use core::ffi::{c_int, c_uint};
 
 use super::room;
 use crate::abi::errno;
+use crate::abi::readable;
 use crate::abi::real;
 use crate::abi::undisturbed::Undisturbed;
 use crate::open::others;
 use crate::state::lane;
+use crate::state::process;
 
 /// Passes every descriptor that came with a message to `others::came`.
 ///
@@ -53,16 +55,28 @@ pub unsafe extern "C-unwind" fn pidfd_getfd(pidfd: c_int, number: c_int, flags: 
     fd
 }
 
+/// Makes room for the descriptors that a message may bring. False if no message needs that, or if the kernel will not
+/// read this one.
+fn make_room(message: *const libc::msghdr) -> bool {
+    /// The bytes of a header.
+    type Bytes = [u8; size_of::<libc::msghdr>()];
+    if !process::shares_numbers() {
+        return false;
+    }
+    let Some(bytes) = readable::read::<Bytes>(message.cast()) else { return false };
+    // SAFETY: every bit pattern is a valid header: it has numbers and raw pointers only.
+    let header = unsafe { bytes.as_ptr().cast::<libc::msghdr>().read_unaligned() };
+    room::for_a_message(header.msg_controllen);
+    true
+}
+
 /// recvmsg(2).
 ///
 /// # Safety
 /// The program's contract ([`crate::hooks`]).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn recvmsg(socket: c_int, message: *mut libc::msghdr, flags: c_int) -> isize {
-    // SAFETY: the program's contract: null, or a message.
-    if let Some(message) = unsafe { message.as_ref() } {
-        room::for_a_message(message.msg_controllen);
-    }
+    make_room(message);
     // SAFETY: the contract of recvmsg(2), which the program keeps.
     let result = unsafe { real::recvmsg(socket, message, flags) };
     if result >= 0 && lane::active() {
@@ -85,9 +99,13 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     flags: c_int,
     timeout: *mut libc::timespec,
 ) -> c_int {
-    for at in 0..if messages.is_null() { 0 } else { count as usize } {
-        // SAFETY: the program's contract: this number of messages.
-        room::for_a_message(unsafe { (*messages.wrapping_add(at)).msg_hdr.msg_controllen });
+    /// UIO_MAXIOV: the kernel takes no more messages at a time.
+    const MOST: usize = 1024;
+    for at in 0..(count as usize).min(MOST) {
+        // The header is the first part of the structure.
+        if !make_room(messages.wrapping_add(at).cast()) {
+            break;
+        }
     }
     // SAFETY: the contract of recvmmsg(2), which the program keeps.
     let result = unsafe { real::recvmmsg(socket, messages, count, flags, timeout) };

@@ -8,6 +8,7 @@ use crate::abi::raw;
 use crate::abi::readable::is_readable;
 use crate::abi::real;
 use crate::abi::undisturbed::Undisturbed;
+use crate::open::late;
 use crate::policy::split;
 use crate::policy::spread::{self, Kind};
 use crate::policy::trace;
@@ -267,9 +268,28 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, vectors: *const libc::iovec, c
 /// program may leave the call: while the descriptor is open, its file counts as written anyway.
 #[inline]
 fn watched(fd: c_int, kind: Kind, real: impl Fn() -> isize) -> isize {
+    if kind == Kind::Write && group::shares(fd) {
+        return recorded(fd, real);
+    }
     let result = real();
     if kind == Kind::Write {
         group::soil(fd);
     }
+    result
+}
+
+/// Carries out a write on the opened lane that other processes have to know of, or whose file they have written.
+#[cold]
+fn recorded(fd: c_int, real: impl Fn() -> isize) -> isize {
+    real::cancellation_point();
+    let _undisturbed = Undisturbed::begin();
+    let Some(group) = GroupRef::of(fd) else { return real() };
+    late::before_write(&group, fd);
+    let in_flight = group.node().write_begins(group.own());
+    let result = real();
+    if in_flight {
+        group.node().write_ends(group.own());
+    }
+    group::soil(fd);
     result
 }

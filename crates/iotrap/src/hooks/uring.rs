@@ -77,9 +77,22 @@ registering! {
 /// The program's contract ([`crate::hooks`]).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn io_uring_queue_exit(uring: *mut Uring) {
-    ends(uring);
+    // SAFETY: the program's contract.
+    unsafe { ends(uring) };
     // SAFETY: the program's contract.
     unsafe { real::io_uring_queue_exit(uring.cast()) };
+}
+
+/// io_uring_resize_rings(3): the ring gets other queues, with the requests in flight.
+///
+/// # Safety
+/// The program's contract ([`crate::hooks`]).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_uring_resize_rings(uring: *mut Uring, parameters: *mut c_void) -> c_int {
+    // SAFETY: the program's contract.
+    unsafe { ends(uring) };
+    // SAFETY: the program's contract.
+    unsafe { real::io_uring_resize_rings(uring.cast(), parameters) }
 }
 
 /// io_uring_setup(2). Returns the ring's descriptor or `-errno`.

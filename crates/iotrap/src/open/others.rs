@@ -167,6 +167,11 @@ pub fn goes_out_of_sight(fd: c_int) {
 /// # Safety
 /// `files` points to `count` descriptors, or is null.
 pub unsafe fn go_out_of_sight(files: *const c_int, count: u32) {
+    /// IORING_MAX_FIXED_FILES: the kernel refuses more at a time.
+    const MOST: u32 = 1 << 20;
+    if count > MOST {
+        return;
+    }
     let readable = || is_readable(files as usize, (count as usize).saturating_mul(size_of::<c_int>()));
     if !lane::active() || !readable() {
         return;

@@ -12,6 +12,7 @@ use lanes::{Difference, LANES_MAX, PathBuffer, Place, Proof, State};
 use crate::abi::own_stack;
 use crate::abi::raw;
 use crate::abi::undisturbed;
+use crate::open::late;
 use crate::open::opener::{self, Errand, Refusal, Rest};
 use crate::open::others;
 use crate::state::closing::Closing;
@@ -93,6 +94,10 @@ fn enter_file(fd: c_int, flags: c_int, stays: Option<Reason>) {
         // The opened lane's page cache must not be filled with data that lanes are about to replace.
         known.drain();
         known.revalidate(fd);
+    }
+    late::opened(&group, fd, flags);
+    if group.writes() && group.is_direct() && !known.record_writes(place.lane) {
+        known.end(Reason::Unrecorded);
     }
     if group.writes() && known.is_fuse() && !pool.config.strict_o_direct {
         known.end(Reason::Held);
@@ -394,7 +399,7 @@ fn limit(errno: c_int) -> Reason {
 }
 
 /// Closes the file of a lane that the library has opened, or leaves it open if that would drop a lock of the program.
-fn close_unlocked(closing: &Closing, file: c_int) {
+pub fn close_unlocked(closing: &Closing, file: c_int) {
     if !node::keeps(closing, file) {
         let _ = raw::close(file);
     }

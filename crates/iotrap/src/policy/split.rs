@@ -145,7 +145,7 @@ unsafe fn in_parts(
         let at = offset.saturating_add(from as i64);
         let choice = match spread::choose(group, fd, kind, at, length as u64, now_ns, proofs) {
             Chosen::To(choice) => choice,
-            Chosen::Full | Chosen::Stale => spread::own(group, pool, length as u64, now_ns),
+            Chosen::Full | Chosen::Stale => spread::own(group, pool, kind, length as u64, now_ns),
         };
         iocb.opcode = if kind == Kind::Read { opcode::PREAD } else { opcode::PWRITE };
         iocb.file = choice.file.unwrap_or(fd);

@@ -22,7 +22,7 @@ use lanes::{Refusal, Ticket};
 use live::Op;
 
 use crate::abi::raw;
-use crate::open::tracking;
+use crate::open::{late, tracking};
 use crate::state::group::GroupRef;
 use crate::state::lane::Pool;
 use crate::state::proof::{self, Proofs};
@@ -38,6 +38,8 @@ pub struct Choice {
     /// The program's descriptor was proven to mean the file, so that the result of the request tells how far the file
     /// reaches.
     pub proven: bool,
+    /// The request is a write that counts as in flight for other processes ([`crate::state::writes`]).
+    pub recorded: bool,
     /// The request was given back to the pool ([`given_back`]): the kernel has completed it, and the program has not
     /// fetched its result.
     pub given_back: bool,
@@ -180,8 +182,31 @@ pub fn choose(
     now_ns: u64,
     proofs: &mut Proofs,
 ) -> Chosen {
+    if kind == Kind::Write {
+        late::before_write(group, fd);
+    }
+    match choose_lane(group, fd, kind, offset, bytes, now_ns, proofs) {
+        Chosen::To(choice) => Chosen::To(recorded(group, kind, choice)),
+        other => other,
+    }
+}
+
+/// The choice, counted for other processes if it is a write.
+fn recorded(group: &GroupRef, kind: Kind, choice: Choice) -> Choice {
+    Choice { recorded: kind == Kind::Write && group.node().write_begins(choice.ticket.lane), ..choice }
+}
+
+fn choose_lane(
+    group: &GroupRef,
+    fd: c_int,
+    kind: Kind,
+    offset: i64,
+    bytes: u64,
+    now_ns: u64,
+    proofs: &mut Proofs,
+) -> Chosen {
     let Some(pool) = group.pool() else { return Chosen::Stale };
-    let stays = |proven| Chosen::To(Choice { proven, ..own(group, pool, bytes, now_ns) });
+    let stays = |proven| Chosen::To(Choice { proven, ..opened(group, pool, bytes, now_ns) });
     match is_of_the_file(group, fd, kind, offset, bytes, proofs) {
         Ok(()) => {}
         Err(Stays::Stale) => return Chosen::Stale,
@@ -206,7 +231,7 @@ pub fn choose(
         }
     };
     let Some(file) = group.file(ticket.lane) else {
-        return Chosen::To(Choice { ticket, file: None, proven: true, given_back: false });
+        return Chosen::To(Choice { ticket, file: None, proven: true, recorded: false, given_back: false });
     };
     if let Err(reason) = goes(group, fd, proofs) {
         reason.count();
@@ -236,13 +261,24 @@ pub fn choose(
     if kind == Kind::Write {
         node.lane_write(ticket.lane);
     }
-    Chosen::To(Choice { ticket, file: Some(file), proven: true, given_back: false })
+    Chosen::To(Choice { ticket, file: Some(file), proven: true, recorded: false, given_back: false })
 }
 
 /// Chooses the opened lane, and counts the request there. Nothing is proven.
-pub fn own(group: &GroupRef, pool: &Pool, bytes: u64, now_ns: u64) -> Choice {
+pub fn own(group: &GroupRef, pool: &Pool, kind: Kind, bytes: u64, now_ns: u64) -> Choice {
+    recorded(group, kind, opened(group, pool, bytes, now_ns))
+}
+
+fn opened(group: &GroupRef, pool: &Pool, bytes: u64, now_ns: u64) -> Choice {
     let ticket = pool.begin(group.own(), bytes, tracking::begins_at(now_ns));
-    Choice { ticket, file: None, proven: false, given_back: false }
+    Choice { ticket, file: None, proven: false, recorded: false, given_back: false }
+}
+
+/// Notes that the kernel has completed a write, or never gets it.
+pub fn is_over(group: &GroupRef, choice: &Choice) {
+    if choice.recorded {
+        group.node().write_ends(choice.ticket.lane);
+    }
 }
 
 /// Notes that the kernel has completed a request whose result the program has not fetched: its place on the lane is
@@ -255,6 +291,7 @@ pub fn given_back(choice: &mut Choice, pool: &Pool, now_ns: u64) {
 
 /// Undoes a choice of which nothing has reached the kernel.
 pub fn cancel(group: &GroupRef, choice: &Choice, now_ns: u64) {
+    is_over(group, choice);
     if choice.file.is_some() {
         group.node().lane_ends();
     }
@@ -300,6 +337,7 @@ pub fn is_lane_fault(result: i64) -> bool {
 /// Counts the end of a request: `result` is bytes or `-errno`.
 pub fn finish(group: &GroupRef, choice: &Choice, kind: Kind, offset: i64, result: i64, fault: bool, now_ns: u64) {
     let ticket = choice.ticket;
+    is_over(group, choice);
     let Some(pool) = group.pool() else { return };
     if choice.given_back {
         pool.tell_result(ticket, kind.op(), result, fault, now_ns);

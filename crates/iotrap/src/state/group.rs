@@ -257,6 +257,9 @@ impl GroupRef {
         if proof::mark(self.name, lane, fd).is_err() || !self.enter_private(fd) {
             return false;
         }
+        if let Ok(found) = raw::identity(fd) {
+            self.node().lane_is(lane, found.device);
+        }
         if !proof::is_inode(fd, self.node().identity()) {
             // The client of a lane is another one: its mount may be soft though that of the opened lane is hard.
             let soft = |of| raw::identity(of).is_ok_and(|found| lanes::nfs::is_soft(found.device));
@@ -647,6 +650,19 @@ pub fn soil(fd: c_int) {
     {
         group.node().soil();
     }
+}
+
+/// True if a write by this descriptor concerns other processes: it is recorded for them, or they may have written the
+/// file. Nothing is held, as in [`soil`].
+#[inline]
+pub fn shares(fd: c_int) -> bool {
+    if let Entry::File(name) | Entry::Quiet(name) = table::get(fd)
+        && let Some(group) = GROUPS_OF_PROCESS.get(name.index as usize)
+    {
+        let node = group.node();
+        return (group.is_direct() && node.record().is_some()) || node.shares_writes();
+    }
+    false
 }
 
 /// Finds an open file of the node that is open on this lane, and its file there.

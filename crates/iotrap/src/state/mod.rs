@@ -11,3 +11,4 @@ pub mod proof;
 pub mod reason;
 pub mod stats;
 pub mod table;
+pub mod writes;

@@ -15,6 +15,7 @@ use crate::abi::raw;
 use crate::state::closing::{self, Closing};
 use crate::state::counted::Count;
 use crate::state::reason::Reason;
+use crate::state::writes;
 
 const NODES: usize = 8192;
 /// Places that a search looks at for one file: nobody has thousands of spread files open whose numbers collide.
@@ -39,6 +40,12 @@ pub struct Node {
     apart: AtomicBool,
     /// The file lies on a mount that gives requests up (option soft).
     soft: AtomicBool,
+    /// The file may lie on a server: its client may carry writes of a killed process out later.
+    remote: AtomicBool,
+    /// The place of the file in [`writes`], plus one; 0 without one.
+    record: AtomicU32,
+    /// The number of records, plus one, when no other process had one of this file; 0 if that is not known.
+    looked: AtomicU64,
     /// The file was written through the opened lane's page cache since that cache was last written out.
     dirty: AtomicBool,
     /// For each lane: [`SYNCED`], [`WRITTEN`], or the number of the sync that is under way there and began last.
@@ -115,6 +122,9 @@ static NODES_OF_PROCESS: [Node; NODES] = [const {
         file_system: AtomicI64::new(0),
         apart: AtomicBool::new(false),
         soft: AtomicBool::new(false),
+        remote: AtomicBool::new(false),
+        record: AtomicU32::new(0),
+        looked: AtomicU64::new(0),
         dirty: AtomicBool::new(false),
         syncs: [const { AtomicU32::new(SYNCED) }; LANES_MAX],
         lanes_wrote: AtomicBool::new(false),
@@ -179,6 +189,9 @@ impl NodeRef {
         let node = self.get();
         if node.count.release() {
             closing::close_kept(self.0);
+            if let Some(place) = node.record() {
+                writes::leave(place);
+            }
             node.count.reset();
             LIVE.fetch_sub(1, SeqCst);
         }
@@ -266,6 +279,10 @@ pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     node.file_system.store(0, Relaxed);
     node.apart.store(false, Relaxed);
     node.soft.store(false, Relaxed);
+    // File systems without a device of their own: those of servers, and some others, to which this does no harm.
+    node.remote.store(libc::major(device) == 0, Relaxed);
+    node.record.store(0, Relaxed);
+    node.looked.store(0, Relaxed);
     node.dirty.store(false, Relaxed);
     node.syncs.iter().for_each(|sync| sync.store(SYNCED, Relaxed));
     node.lanes_wrote.store(false, Relaxed);
@@ -505,6 +522,68 @@ impl Node {
     pub fn is_small(&self) -> bool {
         const QUICK_READ_BYTES: u64 = 1 << 20;
         self.size() <= QUICK_READ_BYTES
+    }
+
+    /// True if the file may lie on a server.
+    pub fn is_remote(&self) -> bool {
+        self.remote.load(Relaxed)
+    }
+
+    /// The place at which the process records its writes of the file for other processes.
+    #[inline]
+    pub fn record(&self) -> Option<u32> {
+        self.record.load(Acquire).checked_sub(1)
+    }
+
+    /// Records from now on which writes are in flight ([`writes`]). `own` is the lane that the program has opened.
+    /// False if there is no room for that.
+    pub fn record_writes(&self, own: usize) -> bool {
+        let (device, inode) = self.identity();
+        if !self.is_remote() || self.record().is_some() {
+            return true;
+        }
+        let Some(place) = writes::enter(device, inode) else { return false };
+        writes::lane_is(place, own, device);
+        if self.record.compare_exchange(0, place + 1, AcqRel, Acquire).is_err() {
+            writes::leave(place); // another thread was faster
+        }
+        true
+    }
+
+    /// Notes the device of the file on a lane.
+    pub fn lane_is(&self, lane: usize, device: u64) {
+        if let Some(place) = self.record() {
+            writes::lane_is(place, lane, device);
+        }
+    }
+
+    /// Counts a write that is about to begin on any lane, for other processes. False if nobody records the file's
+    /// writes.
+    #[inline]
+    pub fn write_begins(&self, lane: usize) -> bool {
+        self.record().is_some_and(|place| {
+            writes::begins(place, lane);
+            true
+        })
+    }
+
+    /// Counts a write as ended that [`Node::write_begins`] has counted.
+    #[inline]
+    pub fn write_ends(&self, lane: usize) {
+        if let Some(place) = self.record() {
+            writes::ends(place, lane);
+        }
+    }
+
+    /// True if another process may have recorded writes of the file.
+    #[inline]
+    pub fn shares_writes(&self) -> bool {
+        self.is_remote() && self.looked.load(SeqCst) != writes::recorded().wrapping_add(1)
+    }
+
+    /// Notes that no other process had a record of the file when there were `recorded` records; None if others have.
+    pub fn looked_at_writes(&self, recorded: Option<u64>) {
+        self.looked.store(recorded.map_or(0, |recorded| recorded.wrapping_add(1)), SeqCst);
     }
 
     /// Notes that the file is written through the page cache of the opened lane.

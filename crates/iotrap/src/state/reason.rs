@@ -74,6 +74,8 @@ reasons! {
     Limit = "no file descriptors left for the lanes",
     /// The library's tables are static, and full.
     Tables = "more files at a time than the tables hold",
+    /// A successor of this process could not wait for writes that a kill leaves in flight ([`crate::state::writes`]).
+    Unrecorded = "writes in flight cannot be recorded for other processes: no memory to share, or too many files",
     /// The request has another operation: POLL, for example.
     Opcode = "a libaio request that is neither read nor write",
     /// The program might see a changed iocb, with a descriptor that is not its own.

@@ -1,6 +1,9 @@
 /* The defects of the original iotrap, each as a program that must not see it: defects NAME. */
 #include "check.h"
 
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+
 static io_context_t context(int events)
 {
 	io_context_t made = 0;
@@ -764,6 +767,8 @@ static void bad_addresses(void)
 	struct iocb good, vectored;
 	struct io_event event;
 	CHECK_IS(io_setup(8, &ctx), 0);
+	int sockets[2];
+	CHECK_IS(socketpair(AF_UNIX, SOCK_DGRAM, 0, sockets), 0);
 	io_prep_pread(&good, fd, aligned(BLOCK), BLOCK, 0);
 	for (size_t each = 0; each < sizeof bad / sizeof *bad; each++) {
 		struct iocb *list[] = {&good, bad[each]}, **place = bad[each];
@@ -789,7 +794,32 @@ static void bad_addresses(void)
 			CHECK(syscall(SYS_io_getevents, ctx, 1L, 1L, &event, bad[each]) == -1 && errno == EFAULT);
 		CHECK_IS(syscall(SYS_openat2, AT_FDCWD, at(0, "file"), bad[each], 24L), -1);
 		CHECK(errno == EFAULT || errno == ENOSYS);
+		CHECK_IS(ioctl(fd, FICLONERANGE, bad[each]), -1);
+		CHECK_IS(recvmsg(sockets[0], bad[each], MSG_DONTWAIT), -1);
+		CHECK_IS(errno, EFAULT);
+		CHECK_IS(recvmmsg(sockets[0], bad[each], 2, MSG_DONTWAIT, NULL), -1);
+		CHECK_IS(errno, EFAULT);
+		if (each > 0 && each < 4) { /* a path may be null for nobody but libc, and the last one is an empty path */
+			char *nothing[] = {NULL};
+			CHECK_IS(execve(bad[each], nothing, nothing), -1);
+			CHECK_IS(errno, EFAULT);
+			CHECK_IS(syscall(SYS_execveat, AT_FDCWD, bad[each], NULL, NULL, 0), -1);
+			CHECK_IS(errno, EFAULT);
+		}
 	}
+	/* The kernel writes to an iocb that it takes. */
+	memcpy(closed, &good, sizeof good);
+	memcpy(closed + 64, &good, sizeof good);
+	CHECK_IS(mprotect(closed, BLOCK, PROT_READ), 0);
+	for (int round = 0; round < 4; round++) {
+		struct iocb *list[] = {&good, (struct iocb *)closed, (struct iocb *)(closed + 64)};
+		CHECK_IS(io_submit(ctx, 2, list + 1), -EFAULT);
+		CHECK_IS(io_submit(ctx, 3, list), 1);
+		CHECK_IS(io_getevents(ctx, 1, 1, &event, NULL), 1);
+		CHECK_IS(event.res, BLOCK);
+	}
+	CHECK_IS(close(sockets[0]), 0);
+	CHECK_IS(close(sockets[1]), 0);
 	CHECK_IS(io_destroy(ctx), 0);
 	CHECK_IS(close(fd), 0);
 }

@@ -316,6 +316,116 @@ static void twins_that_stay(void)
 	io_uring_queue_exit(&ring);
 }
 
+/* Reads of all blocks are submitted and have ended, and the library has not looked since. */
+static void reads_have_ended(struct io_uring *ring, int fd, char *buffers, int count)
+{
+	for (int index = 0; index < count; index++) {
+		struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+		CHECK(sqe != NULL);
+		io_uring_prep_read(sqe, fd, buffers + index * BLOCK, BLOCK, (unsigned long long)index * BLOCK);
+		sqe->user_data = index + 1;
+	}
+	CHECK_IS(io_uring_submit(ring), count);
+	for (int index = 0; index < count; index++) {
+		struct io_uring_cqe *cqe;
+		CHECK_IS(io_uring_wait_cqe(ring, &cqe), 0);
+		CHECK_IS(cqe->res, BLOCK);
+		CHECK(holds(buffers + (cqe->user_data - 1) * BLOCK, 'm', (int)cqe->user_data - 1));
+		io_uring_cqe_seen(ring, cqe);
+	}
+}
+
+/* A structure is copied, and the ring is ended at its new address. Calls that wait for lanes come afterwards. */
+static void copies_of_the_structure(void)
+{
+	make_file(at(0, "file"), 'm', BLOCKS);
+	int fd = open_direct(at(0, "file"), O_RDWR);
+	char *buffers = aligned(DEPTH * BLOCK);
+	for (int round = 0; round < 100; round++) { /* more than the rings that are known at a time */
+		struct io_uring *first = malloc(sizeof *first), second;
+		CHECK_IS(io_uring_queue_init(DEPTH, first, 0), 0);
+		reads_have_ended(first, fd, buffers, DEPTH);
+		second = *first;
+		memset(first, 0xee, sizeof *first);
+		free(first);
+		if (round % 2 == 0)
+			reads_have_ended(&second, fd, buffers, DEPTH);
+		io_uring_queue_exit(&second);
+		CHECK_IS(ftruncate(fd, BLOCKS * BLOCK), 0);
+	}
+	free(buffers);
+	CHECK_IS(close(fd), 0);
+}
+
+#define RESIZE_RINGS 33
+
+/* The kernel makes other queues, and the program maps them in place of the old ones, by calls that nobody sees. */
+static int resize(struct io_uring *ring, unsigned entries)
+{
+	struct io_uring_params made = {.sq_entries = entries, .cq_entries = 2 * entries, .flags = IORING_SETUP_CQSIZE};
+	long result = kernel(SYS_io_uring_register, ring->ring_fd, RESIZE_RINGS, (long)&made, 1);
+	if (result < 0)
+		return (int)result;
+	struct io_uring_sq *sq = &ring->sq;
+	struct io_uring_cq *cq = &ring->cq;
+	unsigned head = sq->sqe_head, tail = sq->sqe_tail;
+	CHECK_IS(kernel(SYS_munmap, (long)sq->ring_ptr, sq->ring_sz, 0, 0), 0);
+	CHECK_IS(kernel(SYS_munmap, (long)sq->sqes, sq->ring_entries * sizeof *sq->sqes, 0, 0), 0);
+	/* The kernel does not tell where the array is: behind the completions, in a cache line of its own. */
+	size_t array = (made.cq_off.cqes + made.cq_entries * sizeof(struct io_uring_cqe) + 63) / 64 * 64, bytes = array + made.sq_entries * sizeof(unsigned);
+	char *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring->ring_fd, IORING_OFF_SQ_RING);
+	CHECK(start != MAP_FAILED);
+	sq->ring_ptr = cq->ring_ptr = start;
+	sq->ring_sz = cq->ring_sz = bytes;
+	sq->khead = (unsigned *)(start + made.sq_off.head);
+	sq->ktail = (unsigned *)(start + made.sq_off.tail);
+	sq->kring_mask = (unsigned *)(start + made.sq_off.ring_mask);
+	sq->kring_entries = (unsigned *)(start + made.sq_off.ring_entries);
+	sq->kflags = (unsigned *)(start + made.sq_off.flags);
+	sq->kdropped = (unsigned *)(start + made.sq_off.dropped);
+	sq->array = (unsigned *)(start + array);
+	sq->ring_mask = *sq->kring_mask;
+	sq->ring_entries = *sq->kring_entries;
+	for (unsigned index = 0; index < sq->ring_entries; index++)
+		sq->array[index] = index;
+	cq->khead = (unsigned *)(start + made.cq_off.head);
+	cq->ktail = (unsigned *)(start + made.cq_off.tail);
+	cq->kring_mask = (unsigned *)(start + made.cq_off.ring_mask);
+	cq->kring_entries = (unsigned *)(start + made.cq_off.ring_entries);
+	cq->kflags = (unsigned *)(start + made.cq_off.flags);
+	cq->koverflow = (unsigned *)(start + made.cq_off.overflow);
+	cq->cqes = (struct io_uring_cqe *)(start + made.cq_off.cqes);
+	cq->ring_mask = *cq->kring_mask;
+	cq->ring_entries = *cq->kring_entries;
+	sq->sqes = mmap(NULL, made.sq_entries * sizeof *sq->sqes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring->ring_fd, IORING_OFF_SQES);
+	CHECK((void *)sq->sqes != MAP_FAILED);
+	sq->sqe_head = head;
+	sq->sqe_tail = tail;
+	return 0;
+}
+
+/* A ring gets larger and smaller queues between its requests (Linux 6.13). */
+static void queues_of_another_size(void)
+{
+	make_file(at(0, "file"), 'm', BLOCKS);
+	int fd = open_direct(at(0, "file"), O_RDWR);
+	char *buffers = aligned(4 * DEPTH * BLOCK);
+	struct io_uring ring;
+	if (io_uring_queue_init(DEPTH, &ring, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN) < 0)
+		return;
+	reads_have_ended(&ring, fd, buffers, DEPTH);
+	if (resize(&ring, 4 * DEPTH) == 0) {
+		CHECK_IS(ftruncate(fd, BLOCKS * BLOCK), 0); /* waits for lanes */
+		reads_have_ended(&ring, fd, buffers, 4 * DEPTH);
+		CHECK_IS(resize(&ring, DEPTH / 2), 0);
+		CHECK_IS(ftruncate(fd, BLOCKS * BLOCK), 0);
+		reads_have_ended(&ring, fd, buffers, DEPTH / 2);
+	}
+	io_uring_queue_exit(&ring);
+	free(buffers);
+	CHECK_IS(close(fd), 0);
+}
+
 int main(int count, char **arguments)
 {
 	static const struct test tests[] = {
@@ -325,6 +435,8 @@ int main(int count, char **arguments)
 		{"twins_of_the_past", twins_of_the_past},
 		{"twins_in_flight", twins_in_flight},
 		{"twins_that_stay", twins_that_stay},
+		{"copies_of_the_structure", copies_of_the_structure},
+		{"queues_of_another_size", queues_of_another_size},
 	};
 	CHECK(count == 2);
 	return run_named(tests, sizeof tests / sizeof *tests, arguments[1]);

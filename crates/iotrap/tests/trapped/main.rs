@@ -18,6 +18,7 @@ mod preloads;
 mod process;
 mod raw;
 mod raw_ring;
+mod refused;
 mod room;
 mod rows;
 mod sizes;

@@ -116,3 +116,37 @@ fn a_program_that_handles_the_signal_itself() {
 fn registers() {
     holds("registers");
 }
+
+/// Runs a script on a pool, with `--raw` and without: it prints `content`. Returns what the library says with `--raw`.
+fn says_with_raw(script: &str) -> String {
+    let run = |raw: &str| {
+        let volume = Volume::new();
+        let output = succeed(volume.trapped(Path::new("sh"), &["-c", script]).env("IOTRAP_RAW", raw));
+        assert_eq!(text(&output.stdout), "content");
+        text(&output.stderr)
+    };
+    assert_eq!(run("0"), "");
+    run("1")
+}
+
+/// The kernel's vDSO is not where it says, and a static program loads the library into another one.
+#[test]
+fn valgrind_runs_programs() {
+    if skipped() || !Path::new("/usr/bin/valgrind").exists() {
+        println!("skipped: valgrind is not installed");
+        return;
+    }
+    let said = says_with_raw("printf content > \"$LANE0/file\" && exec valgrind --tool=none -q cat \"$LANE0/file\"");
+    assert!(said.contains("--raw is off") && said.contains("valgrind") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn thread_sanitizer_runs() {
+    if skipped() {
+        return;
+    }
+    let program = "#include <stdio.h>\nint main(void) { return printf(\"content\") < 0; }";
+    let compile = format!("echo '{program}' | LD_PRELOAD= cc -fsanitize=thread -xc - -o \"$SCRATCH/checked\"");
+    let said = says_with_raw(&format!("{compile} && exec \"$SCRATCH/checked\""));
+    assert!(said.contains("--raw is off") && said.contains("ThreadSanitizer"), "{said}");
+}

@@ -60,3 +60,11 @@ fn completions_of_other_requests_are_not_taken_for_ours() {
     holds("twins_in_flight");
     holds("twins_that_stay");
 }
+
+/// The library does not read queues that the program has unmapped: a ring may be ended at another address than it was
+/// used at, and get queues of another size.
+#[test]
+fn queues_of_the_past_are_not_read() {
+    holds("copies_of_the_structure");
+    holds("queues_of_another_size");
+}

@@ -210,7 +210,8 @@ impl Batch {
             Reason::Busy.count();
             return false;
         };
-        // The lanes that a sync has to reach beside the opened one. They count as synced when the request has ended.
+        // The lanes that a sync has to reach beside the opened one. The engine does not mark them as synced: the next
+        // sync reaches them once more.
         let syncs = matches!(wanted.work, Work::Sync { .. });
         let group = if syncs { GroupRef::of(request.file) } else { None };
         let lanes = group.as_ref().map_or(0, |group| group.node().lanes_to_sync(group.own()));

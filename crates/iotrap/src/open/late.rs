@@ -1,0 +1,115 @@
+//! Writes that arrive late: a process was killed, and its writes are still in flight on lanes.
+//!
+//! Before this process uses the file, it waits on each of those lanes until they have arrived. The wait is a call that
+//! the lane's client puts behind all direct I/O of the inode: a buffered read or write, even of nothing at all
+//! (`nfs_start_io_read` and `nfs_start_io_write` in fs/nfs/io.c wait for `i_dio_count`, which `nfs_direct_complete`
+//! gives back when the server has answered, whoever was killed meanwhile). On file systems without such a client the
+//! kernel itself orders direct I/O, or does not end a process before its requests.
+//!
+//! One mount makes a program wait in the same way: its requests queue behind the old ones on the connection.
+
+use core::ffi::c_int;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
+
+use lanes::{LANES_MAX, PathBuffer};
+
+use crate::abi::{errno, own_stack, raw, said};
+use crate::open::tracking::{self, LANES_FLAG};
+use crate::state::closing::Closing;
+use crate::state::group::GroupRef;
+use crate::state::lane;
+use crate::state::writes::{self, Record};
+
+/// Waits for the writes of processes that no longer run, after the program has opened the file.
+pub fn opened(group: &GroupRef, fd: c_int, flags: c_int) {
+    if group.node().is_remote() && look(group, fd, true) && flags & libc::O_TRUNC != 0 && group.writes() {
+        let _ = raw::cut(fd, 0); // they may have arrived after the file was cut
+    }
+}
+
+/// Waits for the writes of processes that no longer run, before this process writes a file that it has open. A process
+/// that has the file to itself has nothing to ask.
+#[inline]
+pub fn before_write(group: &GroupRef, fd: c_int) {
+    if group.node().shares_writes() {
+        let _errno = errno::kept();
+        let _ = own_stack::run(|| look(group, fd, false));
+    }
+}
+
+/// Returns true if it has waited.
+fn look(group: &GroupRef, fd: c_int, all: bool) -> bool {
+    let node = group.node();
+    let recorded = writes::recorded();
+    let (device, inode) = node.identity();
+    let (mut shared, mut arrived) = (false, false);
+    for record in writes::of_file(device, inode, node.record()) {
+        // A process that has nothing in flight may have it at the next look.
+        let in_flight = record.lanes_in_flight();
+        if (in_flight == 0 && !all) || record.runs() {
+            shared = true;
+            continue;
+        }
+        // Not all writes on the opened lane are counted: those of inline calls are not.
+        let mut waited = record.own_device() != device || wait(group, fd, group.own(), device, inode);
+        for lane in (0..LANES_MAX).filter(|lane| in_flight & 1 << lane != 0) {
+            tell(group, lane);
+            waited &= record.device(lane).is_some_and(|device| wait(group, fd, lane, device, inode));
+        }
+        if waited {
+            record.settled();
+            arrived = true;
+        } else {
+            tell_unreachable(&record);
+        }
+    }
+    node.looked_at_writes(if shared { None } else { Some(recorded) });
+    arrived
+}
+
+/// Waits on the lane of a device. The lane probably has the number `lane` in this process's pool, too. False if the
+/// file cannot be found on any lane of the pool.
+fn wait(group: &GroupRef, fd: c_int, lane: usize, device: u64, inode: u64) -> bool {
+    let mut room = [0u8; 4096];
+    let place = raw::path_of(fd, &mut room).and_then(lane::find);
+    let (Some(place), Some(pool)) = (place, group.pool()) else { return false };
+    if place.pool != group.pool_index() {
+        return false;
+    }
+    let others = (0..pool.len()).filter(|&at| at != lane);
+    core::iter::once(lane).chain(others).any(|at| {
+        let mut buffer = PathBuffer::default();
+        let path = lane::path(place.pool, at, place.rest, &mut buffer);
+        let mode = group.flags() & libc::O_ACCMODE;
+        let flags = mode | libc::O_NOFOLLOW | libc::O_NOCTTY | LANES_FLAG;
+        let Some(Ok(file)) = path.map(|path| raw::open(path, flags)) else { return false };
+        let found = raw::identity(file).is_ok_and(|found| (found.device, found.inode) == (device, inode));
+        let waited = found && raw::waits_for_direct(file, mode != libc::O_RDONLY).is_ok();
+        tracking::close_unlocked(&Closing::begin(), file);
+        waited
+    })
+}
+
+fn tell(group: &GroupRef, lane: usize) {
+    let Some(pool) = group.pool() else { return };
+    let Some(config) = pool.config.lanes.get(lane) else { return };
+    let mut line = raw::Digits::<512>::empty();
+    line.push(b"iotrap: pool ");
+    line.push(pool.config.name.as_bytes());
+    line.push(b", lane ");
+    line.push(config.path.as_os_str().as_encoded_bytes());
+    line.push(b": waits for writes of a process that was ended while they were in flight\n");
+    said::line(line.as_bytes());
+}
+
+/// Says once that late writes cannot be waited for.
+fn tell_unreachable(record: &Record) {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if record.lanes_in_flight() != 0 && !TOLD.swap(true, Relaxed) {
+        said::line(
+            b"iotrap: a process was ended while its writes were in flight on a lane that cannot be asked here: \
+they may arrive later, over newer data\n",
+        );
+    }
+}
