@@ -37,3 +37,10 @@ def run(command, **options):
     if caught:
         sys.exit(128 + caught[0])
     return subprocess.CompletedProcess(command, child.returncode, out, err)
+
+
+def tell(program, verdicts):
+    """Passes on the doubts about a result, each once: an imitated tool has no place for them in its tables."""
+    told = {(one["severity"], one["code"], one["what"]): one for one in verdicts if one["severity"] != "note"}
+    for severity, code, what in told:
+        print(f"{program}: {severity} {code}: {what}", file=sys.stderr)
