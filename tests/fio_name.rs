@@ -442,3 +442,85 @@ fn the_text_report_has_the_figures_of_json() {
     );
     assert!(text.contains(&moments) || text.contains(&in_us), "{text}");
 }
+
+/// The forms that public jobs use: accepted or refused as fio does, with the same number of requests and bytes.
+#[test]
+fn forms_are_taken_as_fio_takes_them() {
+    let directory = directory();
+    let place = directory.path();
+    let null = ["--ioengine=null", "--size=1m"];
+    let file = ["--size=64k", "--filename=data"];
+    let failed = (1, 0, 0);
+    let (blocks, file_blocks) = ((0, 256, 1 << 20), (0, 16, 64 << 10));
+    for (job, more, expected) in [
+        (&null, &["--rw=read", "--bs=4k-64k"][..], blocks),
+        (&null, &["--rw=read", "--bs=4K/50:8K/30"], blocks),
+        (&null, &["--rw=read", "--bs=4k,8k,16k,32k"], blocks),
+        (&null, &["--rw=write", "--bs=4k,8k,16k,32k"], (0, 128, 1 << 20)),
+        (&null, &["--rw=read", "--bsrange=4k-4k,8k-8k,8k-8k,16k-16k"], blocks),
+        (&null, &["--rw=read", "--time_based=10"], blocks),
+        (&null, &["--rw=read", "--group_reporting=7", "--thread=2"], blocks),
+        (&null, &["--rw=read", "--direct=-1"], blocks),
+        (&null, &["--rw=read", "--direct=2"], failed),
+        (&null, &["--rw=read", "--runtime=-5"], blocks),
+        (&null, &["--rw=read", "--startdelay=-2"], blocks),
+        (&null, &["--rw=read", "--ramp_time=-1"], blocks),
+        (&null, &["--rw=read", "--number_ios=-1", "--rate=-1", "--max_latency=-1"], blocks),
+        (&null, &["--rw=write", "--fsync=-1"], blocks),
+        (&null, &["--rw=read", "--bs=-4k"], failed),
+        (&null, &["--rw=read", "--size=-1"], failed),
+        (&file, &["--rw=read", "--ioengine=aio"], file_blocks),
+        (&file, &["--rw=read", "--ioengine=aiolib"], file_blocks),
+        (&file, &["--rw=read", "--ioengine=linuxaio"], file_blocks),
+        (&file, &["--rw=read", "--ioengine=sync:"], file_blocks),
+        (&file, &["--rw=read", "--ioengine=libaio2"], failed),
+        (&file, &["--rw=read", "--ioengine=io_uring", "--cmdprio_bssplit=4k/50/2/7/3:8k/10"], file_blocks),
+        (&file, &["--rw=read", "--ioengine=io_uring", "--cmdprio_bssplit=4k/50/2"], failed),
+        (&file, &["--rw=read:4k", "--nrfiles=2"], file_blocks),
+    ] {
+        let words = [&["--name=j", "--output-format=json"], &job[..], more].concat();
+        let figures = |output: &Output| {
+            let text = stdout(output);
+            let result: serde_json::Value =
+                text.find("{\n").and_then(|start| serde_json::from_str(&text[start..]).ok()).unwrap_or_default();
+            let sum = |figure: &str| {
+                ["read", "write"].iter().filter_map(|way| result["jobs"][0][way][figure].as_u64()).sum::<u64>()
+            };
+            (output.status.code().unwrap_or(-1), sum("total_ios"), sum("io_bytes"))
+        };
+        let ours = fio(place, &words);
+        assert_eq!(figures(&ours), expected, "{more:?}: {}", stderr(&ours));
+        if has_program("fio") {
+            let theirs = Command::new("fio").current_dir(place).args(&words).output().unwrap();
+            assert_eq!(figures(&theirs), expected, "{more:?}, fio: {}", stderr(&theirs));
+        }
+    }
+    // Sizes below 0 have no meaning; fio takes 0 percent for -1, and ends with its first request.
+    for wrong in ["--io_size=-1", "--offset=-4k"] {
+        let output = fio(place, &[&["--name=j"], &null[..], &[wrong]].concat());
+        assert!(output.status.code() == Some(1) && stderr(&output).contains("is negative"), "{}", stderr(&output));
+    }
+    // A note says where the reading is fio's. Under our own name the form stays an error.
+    let said = stdout(&fio(place, &["--name=j", "--ioengine=null", "--size=1m", "--bs=4k-64k,8k,8k,8k"]));
+    assert!(said.contains("fio reads 4096") && said.contains("three values are all"), "{said}");
+    let said = stderr(&run(place, &["run", "--name=j", "--ioengine=null", "--size=1m", "--bs=4K/50:8K/30"]));
+    assert!(said.contains("write bssplit=4K/50:8K/30"), "{said}");
+}
+
+/// A slash in a job's name makes a folder for its logs, as the folder of any log is made.
+#[test]
+fn folders_of_logs_are_made() {
+    let directory = directory();
+    let place = directory.path();
+    file(place, "job.fio", "[a/b]\nioengine=null\nsize=64k\nwrite_bw_log\nwrite_iops_log=c/d/e\n");
+    let output = fio(place, &["job.fio"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(place.join("a/b_bw.1.log").exists() && place.join("c/d/e_iops.1.log").exists());
+    // Under our own name, a folder that only the prefix names is a typing error.
+    file(place, "own.fio", "[f/g]\nioengine=null\nsize=64k\nwrite_bw_log\n");
+    succeed(place, &["run", "own.fio"]);
+    assert!(place.join("f/g_bw.1.log").exists());
+    assert!(
+        refused(place, &["run", "--name=j", "--ioengine=null", "--size=64k", "--write_bw_log=h/i"]).contains("h/i")
+    );
+}

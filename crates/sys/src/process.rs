@@ -187,15 +187,17 @@ pub fn set_nice(nice: i32) -> io::Result<()> {
     checked(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) })
 }
 
-/// Gives the calling thread an I/O priority: class 1 real-time, 2 best-effort, 3 idle; level 0 (first) ..=7
-/// (ioprio_set(2)).
+/// Gives the calling thread an I/O priority: class 1 real-time, 2 best-effort, 3 idle; level 0 (first) ..=7; a hint
+/// from 0 (none) to 1023 (ioprio_set(2)).
 ///
 /// # Errors
 /// EPERM: real time needs CAP_SYS_ADMIN or CAP_SYS_NICE.
-pub fn set_io_priority(class: u8, level: u8) -> io::Result<()> {
+pub fn set_io_priority(class: u8, level: u8, hint: u16) -> io::Result<()> {
     const WHO_PROCESS: libc::c_int = 1;
     const CLASS_SHIFT: u32 = 13;
-    let priority = libc::c_int::from(class) << CLASS_SHIFT | libc::c_int::from(level);
+    const HINT_SHIFT: u32 = 3;
+    let hint = libc::c_int::from(hint) << HINT_SHIFT;
+    let priority = libc::c_int::from(class) << CLASS_SHIFT | hint | libc::c_int::from(level);
     // SAFETY: the call takes no memory.
     checked(unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, priority) } as libc::c_int)
 }
@@ -308,7 +310,7 @@ mod tests {
             assert_eq!(set_affinity(&[]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
             assert_eq!(set_affinity(&[1 << 20]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
             set_nice(5).unwrap();
-            set_io_priority(2, 7).unwrap();
+            set_io_priority(2, 7, 0).unwrap();
         })
         .join()
         .unwrap();

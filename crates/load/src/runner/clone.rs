@@ -340,7 +340,8 @@ fn place(job: &Job, clone: u32) -> Result<(), Error> {
         process::set_nice(options.nice).map_err(|error| failed("cannot set nice=", error))?;
     }
     if let Some((class, level)) = options.io_priority {
-        process::set_io_priority(class, level).map_err(|error| failed("cannot set prio=, prioclass=", error))?;
+        process::set_io_priority(class, level, options.io_priority_hint)
+            .map_err(|error| failed("cannot set prio=, prioclass=, priohint=", error))?;
     }
     // Last: the new user may not be allowed to do the rest.
     process::set_identity(options.user, options.group)
