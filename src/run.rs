@@ -355,6 +355,11 @@ fn with_rehearsed_writes(result: &RunResult) -> RunResult {
         let (ops, bytes) = job.verified.map_or((0, 0), |verified| verified.rehearsed);
         job.directions.write.ops += ops;
         job.directions.write.bytes += bytes;
+        // One after the other, with nothing else in flight.
+        match job.depth.in_flight.first_mut() {
+            Some(alone) => *alone += ops,
+            None => job.depth.in_flight.push(ops),
+        }
     }
     result
 }

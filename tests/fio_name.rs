@@ -524,3 +524,55 @@ fn folders_of_logs_are_made() {
         refused(place, &["run", "--name=j", "--ioengine=null", "--size=64k", "--write_bw_log=h/i"]).contains("h/i")
     );
 }
+
+/// Options of newer versions of fio, and those whose effect is a way to run: as in fio, or refused with another way.
+#[test]
+fn newer_options_act_or_name_another_way() {
+    let directory = directory();
+    let place = directory.path();
+    let file = ["--name=a", "--rw=write", "--size=64k"];
+    let with = |more: &[&str]| fio(place, &[&file[..], more].concat());
+    assert!(with(&["--comm=plain name", "--exec_postrun=cat /proc/$PPID/comm"]).status.success());
+    assert_eq!(std::fs::read_to_string(place.join("a.postrun.txt")).unwrap(), "plain name\n");
+    assert!(with(&["--filetype=file"]).status.success());
+    for (wrong, way) in [
+        (&["--atomic=1"][..], "pvsync2"),
+        (&["--atomic=1", "--ioengine=pvsync2"], "add direct=1"),
+        (&["--write_zone_remainder=1"], "divides the zone's capacity"),
+        (&["--job_start_clock_id=4"], "real-time clock"),
+        (&["--steadystate=lat:5%"], "write iops:LIMIT"),
+        (&["--io_size=200%"], "200% is more than 100%"),
+        (&["--cpus_allowed=0-4000"], "cpus_allowed"),
+    ] {
+        let output = with(wrong);
+        assert!(output.status.code() == Some(1) && stderr(&output).contains(way), "{wrong:?}: {}", stderr(&output));
+    }
+    if let Some(disk) = Mount::new("tmpfs", "size=4m") {
+        // No file system in memory stores blocks as a whole: the kernel sees the flag, and says no.
+        for engine in ["--ioengine=pvsync2", "--ioengine=libaio", "--ioengine=io_uring"] {
+            let job = ["run", "--name=a", "--rw=write", "--size=64k", "--direct=1", engine];
+            assert!(run(disk.path(), &job).status.success(), "{engine}");
+            let output = run(disk.path(), &[&job[..], &["--atomic=1"]].concat());
+            assert!(stdout(&output).contains("os error 95"), "{engine}: {}", stdout(&output));
+        }
+    }
+    if has_program("strace") {
+        let words = ["-f", "-e", "trace=syncfs", "-o", "calls", env!("CARGO_BIN_EXE_plimsoll"), "run"];
+        tool("strace", &[&words[..], &file, &["--end_syncfs=1"]].concat(), place);
+        let calls = std::fs::read_to_string(place.join("calls")).unwrap();
+        assert_eq!(calls.matches("syncfs(").count(), 1, "{calls}");
+    }
+}
+
+/// The writes that `verify_only` goes through on paper have a depth, too; and a failure names its job once.
+#[test]
+fn depths_add_up_and_a_job_is_named_once() {
+    let directory = directory();
+    let job = ["--name=named", "--rw=randwrite", "--size=64k", "--verify=crc32c"];
+    assert!(fio(directory.path(), &job).status.success());
+    let text = stdout(&fio(directory.path(), &[&job[..], &["--verify_only"]].concat()));
+    assert!(text.contains("  IO depths    : 1=100.0%,"), "{text}");
+    let wrong = ["--name=named", "--ioengine=null", "--size=64k", "--rw=randread", "--random_distribution=sequence:9"];
+    let said = stderr(&fio(directory.path(), &[&wrong[..], &["--bs=16k"]].concat()));
+    assert!(said.matches("named").count() == 1 && said.contains("names block 9"), "{said}");
+}

@@ -239,6 +239,7 @@ impl Draft {
         self.engine()?;
         self.blocks()?;
         self.extent()?;
+        self.atomic()?;
         self.names();
         self.without_data()?;
         peers::check(&mut self)?;
@@ -392,6 +393,13 @@ impl Draft {
         }
         if self.job.files.names.is_empty() && self.is_set("filename") {
             return self.fail("filename", "filename has no name in it", "write as filename=/path/to/file");
+        }
+        Ok(())
+    }
+
+    fn atomic(&self) -> Result<(), Error> {
+        if self.job.ring.option("atomic") == Some("1") && !self.job.files.direct {
+            return self.fail("atomic", "atomic=1 is for direct writes", "add direct=1");
         }
         Ok(())
     }

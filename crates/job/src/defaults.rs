@@ -148,6 +148,7 @@ impl Default for Job {
                 nice: 0,
                 io_priority: None,
                 io_priority_hint: 0,
+                comm: None,
                 request_priorities: each(Vec::new()),
                 user: None,
                 group: None,

@@ -487,6 +487,8 @@ pub struct Process {
     pub numa_cpu_nodes: Vec<u32>,
     /// `numa_mem_policy`: nodes whose memory the clones take.
     pub memory_policy: MemoryPolicy,
+    /// `comm`: name of the clones' threads; None: they keep the program's.
+    pub comm: Option<String>,
     /// `nice`: nice value of the clones.
     pub nice: i32,
     /// `prio` and `prioclass` of ioprio_set(2): (class, level).
@@ -566,8 +568,17 @@ pub struct Syncs {
     pub range: Option<(u32, u32)>,
     /// `end_fsync`: fsync(2) when the job ends.
     pub end_fsync: bool,
+    /// `end_syncfs`: syncfs(2) when the job ends.
+    pub end_syncfs: bool,
     /// `fsync_on_close`: fsync(2) whenever a file is closed.
     pub fsync_on_close: bool,
+}
+
+impl Syncs {
+    /// True if the data are forced out when the job ends.
+    pub fn at_end(&self) -> bool {
+        self.end_fsync || self.end_syncfs
+    }
 }
 
 /// `numa_mem_policy`: the NUMA nodes that give a clone its memory.

@@ -413,6 +413,15 @@ pub fn space(path: &Path) -> io::Result<Space> {
     })
 }
 
+/// Stores all data of the file system that the file is on (syncfs(2)).
+///
+/// # Errors
+/// EIO, ENOSPC: data that could not be stored.
+pub fn sync_file_system(file: &File) -> io::Result<()> {
+    // SAFETY: the call takes a descriptor and no memory.
+    checked(unsafe { libc::syncfs(file.as_raw_fd()) })
+}
+
 /// True if the data of files may take less space than the files have bytes: on file systems that compress or share
 /// blocks, and where another machine or program keeps the data.
 pub fn may_store_less(kind: i64) -> bool {

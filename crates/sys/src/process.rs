@@ -82,16 +82,18 @@ pub fn set_timer_slack(ns: u32) -> io::Result<()> {
 /// Lets the calling thread run on these processors only.
 ///
 /// # Errors
-/// EINVAL if none of them is online or allowed.
+/// EINVAL if one of them does not exist, or none is online or allowed.
 pub fn set_affinity(cpus: &[u32]) -> io::Result<()> {
     let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
     // SAFETY: an all-zero set is the empty set.
     let set = unsafe { set.assume_init_mut() };
+    // SAFETY: the call takes no memory.
+    let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.clamp(0, libc::CPU_SETSIZE.into()) as u32;
     for &cpu in cpus {
-        if cpu >= libc::CPU_SETSIZE as u32 {
+        if cpu >= configured {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        // SAFETY: the number is below the size of the set, by the check above.
+        // SAFETY: the number is below the size of the set, to which the bound is clamped.
         unsafe { libc::CPU_SET(cpu as usize, set) };
     }
     // SAFETY: set is as large as is said.
@@ -185,6 +187,16 @@ fn parse_list(text: &str) -> Vec<u32> {
 pub fn set_nice(nice: i32) -> io::Result<()> {
     // SAFETY: takes no memory; who 0 is the calling thread on Linux.
     checked(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) })
+}
+
+/// Gives the calling thread a name, of which the kernel keeps the first 15 bytes (PR_SET_NAME of prctl(2)).
+///
+/// # Errors
+/// A name with a byte 0 in it.
+pub fn set_thread_name(name: &str) -> io::Result<()> {
+    let name = std::ffi::CString::new(name)?;
+    // SAFETY: name is NUL-terminated, and lives until the call returns.
+    checked(unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) })
 }
 
 /// Gives the calling thread an I/O priority: class 1 real-time, 2 best-effort, 3 idle; level 0 (first) ..=7; a hint
@@ -308,9 +320,15 @@ mod tests {
             set_affinity(&all[..1]).unwrap();
             assert_eq!(affinity().unwrap(), all[..1]);
             assert_eq!(set_affinity(&[]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+            // SAFETY: the call takes no memory.
+            let beyond = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) } as u32;
+            assert_eq!(set_affinity(&[all[0], beyond]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
             assert_eq!(set_affinity(&[1 << 20]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
             set_nice(5).unwrap();
             set_io_priority(2, 7, 0).unwrap();
+            set_thread_name("a name of more than 15 bytes").unwrap();
+            let name = std::fs::read_to_string("/proc/thread-self/comm").unwrap();
+            assert_eq!(name, "a name of more \n");
         })
         .join()
         .unwrap();

@@ -86,6 +86,7 @@ impl Reader {
     /// Reads an amount: bytes or percent.
     pub fn amount(&mut self, text: &str) -> Result<Amount, String> {
         match units::parse_size(text, self.kb_base) {
+            Err(wrong) if text.trim().ends_with('%') => Err(wrong.to_string()),
             // An error here is one of `bytes` too, unless fio reads a number.
             Ok(Size::Bytes(_)) | Err(_) => self.bytes(text).map(Amount::Bytes),
             Ok(Size::Zones(_)) if self.zone_bytes == 0 => Err(format!("\"{text}\" counts zones: give zonesize")),

@@ -173,6 +173,7 @@ static FILES: &[OptionSpec] = &[
         "1",
         "Advice to the kernel about the files, by posix_fadvise(2)",
     ),
+    option("filetype", Opaque, "none", "Type of the files: file, block or char").no_effect("the type of each file is the one that it has"),
     option("create_on_open", Bool(|d, v| d.job.files.create_on_open = v), "0", "Make files when the job opens them, not before the run"),
     option("create_serialize", Opaque, "1", "Make the files of one job at a time").no_effect("Plimsoll always makes the files of one job at a time"),
     option("create_only", Bool(|d, v| d.job.files.create_only = v), "0", "Make the files, then end"),
@@ -206,6 +207,7 @@ static FILES: &[OptionSpec] = &[
         "Call sync_file_range(2) after each N writes",
     ),
     option("end_fsync", Bool(|d, v| d.job.syncs.end_fsync = v), "0", "Call fsync(2) when the job ends"),
+    option("end_syncfs", Bool(|d, v| d.job.syncs.end_syncfs = v), "0", "Call syncfs(2) on the file systems of the files when the job ends"),
     option("fsync_on_close", Bool(|d, v| d.job.syncs.fsync_on_close = v), "0", "Call fsync(2) before the job closes a file"),
     option(
         "lockfile",
@@ -219,7 +221,6 @@ static FILES: &[OptionSpec] = &[
         "none",
         "Lock the file during each request",
     ),
-    refused("atomic", "0", "Atomic direct writes", "O_ATOMIC never entered the kernel, and Plimsoll does not support RWF_ATOMIC yet"),
     refused("write_barrier", "0", "Make every Nth write a barrier", "Linux has no barrier writes since 2.6.37; use fdatasync=N"),
     refused("write_hint", "none", "Expected life time of written data", "Plimsoll does not support data placement hints"),
 ];
@@ -293,6 +294,7 @@ static PATTERN: &[OptionSpec] = &[
     option("ignore_zone_limits", Bool(|d, v| d.zoned.ignore_limits = v), "0", "Do not ask the device how many zones it can have open"),
     option("zone_reset_threshold", Custom("number from 0 to 1", &[], |d, _, text| values::share(text).map(|share| d.zoned.reset_threshold = share)), "0", "Share of the job's bytes that hold data before the job resets zones that are not full"),
     option("zone_reset_frequency", Custom("number from 0 to 1", &[], |d, _, text| values::share(text).map(|share| d.zoned.reset_frequency = share)), "0", "Share of the writes beyond zone_reset_threshold that reset a zone"),
+    refused("write_zone_remainder", "0", "Fill the rest of a zone that is smaller than a block by a write", "the job leaves the rest of each zone: use a block size that divides the zone's capacity"),
     option("recover_zbd_write_error", Bool(|_, _| {}), "0", "After a failed write, ask the device for the write pointer; Plimsoll always does"),
 ];
 
@@ -348,6 +350,7 @@ static PROCESS: &[OptionSpec] = &[
         "NUMA nodes whose processors the clones may use",
     ),
     option("numa_mem_policy", Custom("default, local, prefer:node, bind:nodes or interleave:nodes", MEMORY_POLICY_WORDS, |d, _, v| values::memory_policy(v).map(|policy| d.job.process.memory_policy = policy)), "default", "NUMA nodes whose memory the buffers take"),
+    option("comm", Text(|d, v| d.job.process.comm = Some(v.into())), "", "Name of the clones' threads, as ps(1) shows it: at most 15 bytes"),
     option("nice", Integer(-20, 19, |d, v| d.job.process.nice = v as i32), "0", "Nice value"),
     option("prio", Count(0, 7, |d, v| d.priority.1 = Some(v as u8)), "", "I/O priority; 0 is the highest"),
     option("prioclass", Count(0, 3, |d, v| d.priority.0 = Some(v as u8)), "", "I/O priority class: 1 real time, 2 best effort, 3 idle"),
@@ -523,6 +526,7 @@ static REPORTING: &[OptionSpec] = &[
     option("log_offset", Bool(|d, v| d.job.reporting.logs.offset = v), "0", "Log the offsets too"),
     option("log_unix_epoch", Bool(|d, v| d.job.reporting.logs.unix_epoch = v), "0", "Log times since 1970, not since the start"),
     option("log_alternate_epoch", Bool(|d, v| d.job.reporting.logs.unix_epoch = v), "0", "Log times since 1970, not since the start"),
+    refused("job_start_clock_id", "0", "Clock of job_start in JSON", "Plimsoll supports the real-time clock only"),
     refused("log_alternate_epoch_clock_id", "0", "Clock of log_alternate_epoch", "Plimsoll supports the real-time clock only"),
     option("log_entries", Opaque, "1024", "Initial number of entries in a log").no_effect("logs grow as needed"),
     option("log_hist_coarseness", Count(0, 6, |d, v| d.job.reporting.logs.histogram_coarseness = v as u32), "0", "Number of times to halve the number of bins in histogram logs"),
@@ -612,6 +616,7 @@ static ENGINES: &[OptionSpec] = &[
     option("force_async", Count(0, U32, |d, v| d.job.ring.force_async = v as u32), "0", "Give one in N requests to a kernel worker"),
     option("nowait", Bool(|d, v| d.job.ring.nowait = v), "0", "Let requests fail where they would block (RWF_NOWAIT)"),
     option("userspace_reap", Flag(|d, v| d.job.ring.userspace_reap = v), "0", "Take completions from the ring in memory, without a system call"),
+    option("atomic", Bool(|d, v| d.other("atomic", if v { "1" } else { "0" })), "0", "With direct=1, write each block as a whole or not at all (RWF_ATOMIC, Linux 6.11)"),
     option("uncached", Bool(|d, v| d.other("uncached", if v { "1" } else { "0" })), "0", "Drop the pages of each request from the page cache after it (RWF_DONTCACHE)"),
     option("thp", Bool(|d, v| d.other("thp", if v { "1" } else { "0" })), "0", "Ask for huge pages in the mapping of the file (MADV_HUGEPAGE)"),
     option("hipri_percentage", Count(0, 100, |d, v| d.job.ring.hipri_percent = Some(v as u8).filter(|percent| *percent < 100)), "100", "Percent of the requests that hipri applies to"),

@@ -416,6 +416,11 @@ pub fn steady_state(reader: &mut Reader, text: &str) -> Result<SteadyState, Stri
         "iops_slope" => (false, true),
         "bw" => (true, false),
         "bw_slope" => (true, true),
+        "lat" | "lat_slope" => {
+            return Err(
+                "latencies are not watched; at a fixed iodepth they are steady where IOPS is: write iops:LIMIT".into(),
+            );
+        }
         other => return Err(super::not_one_of(other, super::table::STEADY_STATE_WORDS)),
     };
     let limit = limit.trim();

@@ -233,17 +233,27 @@ impl Target {
         }
     }
 
-    /// Forces the data that were written to every file out to the storage (`end_fsync`).
+    /// Forces the data that were written to every file out to the storage (`end_fsync`), or all data of the files' file
+    /// systems (`end_syncfs`).
     ///
     /// # Errors
-    /// open(2) or fsync(2) failed.
+    /// open(2), fsync(2) or syncfs(2) failed.
     pub fn sync_all(&mut self) -> Result<(), Error> {
         for index in 0..self.entries.len() {
             let was_open = self.entries[index].file.is_some();
             if matches!(self.entries[index].kind, EntryKind::Regular | EntryKind::Block | EntryKind::Commands) {
                 self.open(index as u32)?;
                 let entry = &self.entries[index];
-                entry.file.as_ref().map_or(Ok(()), |file| entry.sync(file, &self.job))?;
+                if let Some(file) = &entry.file {
+                    let syncs = &self.job.syncs;
+                    if syncs.end_fsync || entry.kind == EntryKind::Commands {
+                        entry.sync(file, &self.job)?;
+                    }
+                    if syncs.end_syncfs && entry.kind != EntryKind::Commands {
+                        file::sync_file_system(file)
+                            .map_err(|error| Error::system("cannot sync the file system of", &entry.path, error))?;
+                    }
+                }
             }
             if !was_open {
                 self.entries[index].file = None;

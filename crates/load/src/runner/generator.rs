@@ -313,7 +313,7 @@ impl<T: Traffic> Generator<'_, T> {
                 }
                 state.draining = None;
                 if new_pass {
-                    if self.gear.job.syncs.end_fsync {
+                    if self.gear.job.syncs.at_end() {
                         self.gear.opened.sync_all(&mut *self.gear.engine)?;
                     }
                     self.gear.opened.next_pass(&mut *self.gear.engine)?;

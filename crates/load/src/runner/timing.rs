@@ -108,7 +108,7 @@ impl Timing {
             self.spin_until = now.saturating_add(pause.spin_ns);
             self.not_before = self.spin_until.saturating_add(pause.sleep_ns);
             if let Some(arrivals) = self.arrivals.as_mut().filter(|_| self.postpones) {
-                arrivals.postpone(pause.spin_ns + pause.sleep_ns);
+                arrivals.paused(pause.spin_ns.saturating_add(pause.sleep_ns));
             }
         }
     }
