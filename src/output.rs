@@ -60,7 +60,10 @@ pub fn warn(warnings: &[String]) {
 /// Writes the errors of the jobs of a run to standard error, a line each.
 pub fn complain(result: &RunResult) {
     for (job, error) in result.jobs.iter().filter_map(|job| Some((job, job.error.as_ref()?))) {
-        let _ = writeln!(io::stderr(), "plimsoll: job {}: {}", job.name, error.message);
+        // The line names the job at its beginning.
+        let message = error.message.strip_prefix(&format!("job {}: ", job.name)).unwrap_or(&error.message);
+        let message = message.replace(&format!(" in job {}", job.name), "");
+        let _ = writeln!(io::stderr(), "plimsoll: job {}: {message}", job.name);
     }
 }
 

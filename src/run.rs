@@ -101,6 +101,7 @@ fn alone(manner: Manner, words: Vec<OsString>, interrupt: Interrupt) -> anyhow::
             if invocation.run.print_seeds {
                 load::draw_seeds(&mut plan);
             }
+            plan.warnings.extend(load::doubts_of_space(&plan));
             measure(&invocation, &plan, interrupt)
         }
         asked => asked.print(),
@@ -158,12 +159,20 @@ impl Asked {
         let paths = [&run.output, &run.save, &run.html, &logs];
         let paths: Vec<&Path> = paths.into_iter().flatten().map(PathBuf::as_path).collect();
         output::try_apart(&paths, invocation.files.iter().cloned().chain(load::paths_of(plan)))?;
-        let logs = plan.jobs.iter().map(|job| &job.reporting.logs);
-        let prefixes = logs.flat_map(|logs| [&logs.bw, &logs.iops, &logs.lat, &logs.histogram]).flatten();
-        prefixes
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .try_for_each(|prefix| output::try_to_write(Path::new(&format!("{prefix}.log"))))
+        let logs = plan.jobs.iter().flat_map(|job| {
+            let logs = &job.reporting.logs;
+            let prefixes = [&logs.bw, &logs.iops, &logs.lat, &logs.histogram].into_iter().flatten();
+            // The folders in a job's name are made; those of another prefix are too where fio would go on without the
+            // log.
+            prefixes.map(move |prefix| (Path::new(prefix), run.reads_as_fio || *prefix == job.name))
+        });
+        logs.collect::<BTreeSet<_>>().into_iter().try_for_each(|(prefix, makes_folders)| {
+            let mut place = PathBuf::from(format!("{}.log", prefix.display()));
+            while makes_folders && place.parent().is_some_and(|parent| parent != Path::new("") && !parent.exists()) {
+                place.pop();
+            }
+            output::try_to_write(&place)
+        })
     }
 
     /// Prints help, versions and the like, for a command line that runs no load.
@@ -347,6 +356,11 @@ fn with_rehearsed_writes(result: &RunResult) -> RunResult {
         let (ops, bytes) = job.verified.map_or((0, 0), |verified| verified.rehearsed);
         job.directions.write.ops += ops;
         job.directions.write.bytes += bytes;
+        // One after the other, with nothing else in flight.
+        match job.depth.in_flight.first_mut() {
+            Some(alone) => *alone += ops,
+            None => job.depth.in_flight.push(ops),
+        }
     }
     result
 }

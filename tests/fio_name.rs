@@ -442,3 +442,137 @@ fn the_text_report_has_the_figures_of_json() {
     );
     assert!(text.contains(&moments) || text.contains(&in_us), "{text}");
 }
+
+/// The forms that public jobs use: accepted or refused as fio does, with the same number of requests and bytes.
+#[test]
+fn forms_are_taken_as_fio_takes_them() {
+    let directory = directory();
+    let place = directory.path();
+    let null = ["--ioengine=null", "--size=1m"];
+    let file = ["--size=64k", "--filename=data"];
+    let failed = (1, 0, 0);
+    let (blocks, file_blocks) = ((0, 256, 1 << 20), (0, 16, 64 << 10));
+    for (job, more, expected) in [
+        (&null, &["--rw=read", "--bs=4k-64k"][..], blocks),
+        (&null, &["--rw=read", "--bs=4K/50:8K/30"], blocks),
+        (&null, &["--rw=read", "--bs=4k,8k,16k,32k"], blocks),
+        (&null, &["--rw=write", "--bs=4k,8k,16k,32k"], (0, 128, 1 << 20)),
+        (&null, &["--rw=read", "--bsrange=4k-4k,8k-8k,8k-8k,16k-16k"], blocks),
+        (&null, &["--rw=read", "--time_based=10"], blocks),
+        (&null, &["--rw=read", "--group_reporting=7", "--thread=2"], blocks),
+        (&null, &["--rw=read", "--direct=-1"], blocks),
+        (&null, &["--rw=read", "--direct=2"], failed),
+        (&null, &["--rw=read", "--runtime=-5"], blocks),
+        (&null, &["--rw=read", "--startdelay=-2"], blocks),
+        (&null, &["--rw=read", "--ramp_time=-1"], blocks),
+        (&null, &["--rw=read", "--number_ios=-1", "--rate=-1", "--max_latency=-1"], blocks),
+        (&null, &["--rw=write", "--fsync=-1"], blocks),
+        (&null, &["--rw=read", "--bs=-4k"], failed),
+        (&null, &["--rw=read", "--size=-1"], failed),
+        (&file, &["--rw=read", "--ioengine=aio"], file_blocks),
+        (&file, &["--rw=read", "--ioengine=aiolib"], file_blocks),
+        (&file, &["--rw=read", "--ioengine=linuxaio"], file_blocks),
+        (&file, &["--rw=read", "--ioengine=sync:"], file_blocks),
+        (&file, &["--rw=read", "--ioengine=libaio2"], failed),
+        (&file, &["--rw=read", "--ioengine=io_uring", "--cmdprio_bssplit=4k/50/2/7/3:8k/10"], file_blocks),
+        (&file, &["--rw=read", "--ioengine=io_uring", "--cmdprio_bssplit=4k/50/2"], failed),
+        (&file, &["--rw=read:4k", "--nrfiles=2"], file_blocks),
+    ] {
+        let words = [&["--name=j", "--output-format=json"], &job[..], more].concat();
+        let figures = |output: &Output| {
+            let text = stdout(output);
+            let result: serde_json::Value =
+                text.find("{\n").and_then(|start| serde_json::from_str(&text[start..]).ok()).unwrap_or_default();
+            let sum = |figure: &str| {
+                ["read", "write"].iter().filter_map(|way| result["jobs"][0][way][figure].as_u64()).sum::<u64>()
+            };
+            (output.status.code().unwrap_or(-1), sum("total_ios"), sum("io_bytes"))
+        };
+        let ours = fio(place, &words);
+        assert_eq!(figures(&ours), expected, "{more:?}: {}", stderr(&ours));
+        if has_program("fio") {
+            let theirs = Command::new("fio").current_dir(place).args(&words).output().unwrap();
+            assert_eq!(figures(&theirs), expected, "{more:?}, fio: {}", stderr(&theirs));
+        }
+    }
+    // Sizes below 0 have no meaning; fio takes 0 percent for -1, and ends with its first request.
+    for wrong in ["--io_size=-1", "--offset=-4k"] {
+        let output = fio(place, &[&["--name=j"], &null[..], &[wrong]].concat());
+        assert!(output.status.code() == Some(1) && stderr(&output).contains("is negative"), "{}", stderr(&output));
+    }
+    // A note says where the reading is fio's. Under our own name the form stays an error.
+    let said = stdout(&fio(place, &["--name=j", "--ioengine=null", "--size=1m", "--bs=4k-64k,8k,8k,8k"]));
+    assert!(said.contains("fio reads 4096") && said.contains("three values are all"), "{said}");
+    let said = stderr(&run(place, &["run", "--name=j", "--ioengine=null", "--size=1m", "--bs=4K/50:8K/30"]));
+    assert!(said.contains("write bssplit=4K/50:8K/30"), "{said}");
+}
+
+/// A slash in a job's name makes a folder for its logs, as the folder of any log is made.
+#[test]
+fn folders_of_logs_are_made() {
+    let directory = directory();
+    let place = directory.path();
+    file(place, "job.fio", "[a/b]\nioengine=null\nsize=64k\nwrite_bw_log\nwrite_iops_log=c/d/e\n");
+    let output = fio(place, &["job.fio"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(place.join("a/b_bw.1.log").exists() && place.join("c/d/e_iops.1.log").exists());
+    // Under our own name, a folder that only the prefix names is a typing error.
+    file(place, "own.fio", "[f/g]\nioengine=null\nsize=64k\nwrite_bw_log\n");
+    succeed(place, &["run", "own.fio"]);
+    assert!(place.join("f/g_bw.1.log").exists());
+    assert!(
+        refused(place, &["run", "--name=j", "--ioengine=null", "--size=64k", "--write_bw_log=h/i"]).contains("h/i")
+    );
+}
+
+/// Options of newer versions of fio, and those whose effect is a way to run: as in fio, or refused with another way.
+#[test]
+fn newer_options_act_or_name_another_way() {
+    let directory = directory();
+    let place = directory.path();
+    let file = ["--name=a", "--rw=write", "--size=64k"];
+    let with = |more: &[&str]| fio(place, &[&file[..], more].concat());
+    assert!(with(&["--comm=plain name", "--exec_postrun=cat /proc/$PPID/comm"]).status.success());
+    assert_eq!(std::fs::read_to_string(place.join("a.postrun.txt")).unwrap(), "plain name\n");
+    assert!(with(&["--filetype=file"]).status.success());
+    for (wrong, way) in [
+        (&["--atomic=1"][..], "pvsync2"),
+        (&["--atomic=1", "--ioengine=pvsync2"], "add direct=1"),
+        (&["--write_zone_remainder=1"], "divides the zone's capacity"),
+        (&["--job_start_clock_id=4"], "real-time clock"),
+        (&["--steadystate=lat:5%"], "write iops:LIMIT"),
+        (&["--io_size=200%"], "200% is more than 100%"),
+        (&["--cpus_allowed=0-4000"], "cpus_allowed"),
+    ] {
+        let output = with(wrong);
+        assert!(output.status.code() == Some(1) && stderr(&output).contains(way), "{wrong:?}: {}", stderr(&output));
+    }
+    if let Some(disk) = Mount::new("tmpfs", "size=4m") {
+        // No file system in memory stores blocks as a whole: the kernel sees the flag, and says no.
+        for engine in ["--ioengine=pvsync2", "--ioengine=libaio", "--ioengine=io_uring"] {
+            let job = ["run", "--name=a", "--rw=write", "--size=64k", "--direct=1", engine];
+            assert!(run(disk.path(), &job).status.success(), "{engine}");
+            let output = run(disk.path(), &[&job[..], &["--atomic=1"]].concat());
+            assert!(stdout(&output).contains("os error 95"), "{engine}: {}", stdout(&output));
+        }
+    }
+    if has_program("strace") {
+        let words = ["-f", "-e", "trace=syncfs", "-o", "calls", env!("CARGO_BIN_EXE_plimsoll"), "run"];
+        tool("strace", &[&words[..], &file, &["--end_syncfs=1"]].concat(), place);
+        let calls = std::fs::read_to_string(place.join("calls")).unwrap();
+        assert_eq!(calls.matches("syncfs(").count(), 1, "{calls}");
+    }
+}
+
+/// The writes that `verify_only` goes through on paper have a depth, too; and a failure names its job once.
+#[test]
+fn depths_add_up_and_a_job_is_named_once() {
+    let directory = directory();
+    let job = ["--name=named", "--rw=randwrite", "--size=64k", "--verify=crc32c"];
+    assert!(fio(directory.path(), &job).status.success());
+    let text = stdout(&fio(directory.path(), &[&job[..], &["--verify_only"]].concat()));
+    assert!(text.contains("  IO depths    : 1=100.0%,"), "{text}");
+    let wrong = ["--name=named", "--ioengine=null", "--size=64k", "--rw=randread", "--random_distribution=sequence:9"];
+    let said = stderr(&fio(directory.path(), &[&wrong[..], &["--bs=16k"]].concat()));
+    assert!(said.matches("named").count() == 1 && said.contains("names block 9"), "{said}");
+}

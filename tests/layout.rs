@@ -142,3 +142,64 @@ fn the_end_of_a_file_makes_an_asynchronous_read_short() {
         assert_eq!(run(directory.path(), &[&job[..], wrong].concat()).status.code(), Some(1), "{wrong:?}");
     }
 }
+
+/// `fill_device` ends where the storage is full, whatever was free at the start, and `size=` still bounds the job.
+#[test]
+fn a_job_fills_the_file_system_until_it_is_full() {
+    const MIB: u64 = 1 << 20;
+    let Some(disk) = Mount::new("tmpfs", "size=8m") else { return };
+    let place = disk.path();
+    let bytes =
+        |result: &serde_json::Value, direction: &str| result["jobs"][0][direction]["io_bytes"].as_u64().unwrap();
+    let cases: [(&[&str], &str, u64); 8] = [
+        (&["--rw=write"], "write", 8 * MIB),
+        (&["--rw=write", "--nrfiles=3"], "write", 8 * MIB),
+        (&["--rw=write", "--ioengine=io_uring", "--iodepth=8"], "write", 8 * MIB),
+        (&["--rw=write", "--loops=2"], "write", 8 * MIB),
+        (&["--rw=write", "--verify=crc32c"], "read", 8 * MIB),
+        (&["--rw=read"], "read", 8 * MIB),
+        (&["--rw=write", "--size=2m"], "write", 2 * MIB),
+        (&["--rw=write", "--filesize=1m", "--nrfiles=2"], "write", 2 * MIB),
+    ];
+    for (options, direction, expected) in cases {
+        let job = ["run", "--output-format=json", "--name=a", "--bs=64k", "--fill_device=1"];
+        let result = json(&succeed(place, &[&job[..], options].concat()));
+        assert_eq!(bytes(&result, direction), expected, "{options:?}");
+        for name in names(place) {
+            std::fs::remove_file(place.join(name)).unwrap();
+        }
+    }
+    // The file that is there already takes no room again: the job writes over it, and on to the end.
+    std::fs::write(place.join("data"), vec![1; 5 << 20]).unwrap();
+    let job = ["--output-format=json", "--name=a", "--bs=64k", "--fill_device=1", "--rw=write", "--filename=data"];
+    let ours = json(&succeed(place, &[&["run"], &job[..]].concat()));
+    assert_eq!((bytes(&ours, "write"), std::fs::metadata(place.join("data")).unwrap().len()), (8 * MIB, 8 * MIB));
+    // Random offsets: every block that there is room for.
+    std::fs::remove_file(place.join("data")).unwrap();
+    let random = ["run", "--output-format=json", "--name=a", "--bs=64k", "--fill_device=1", "--rw=randwrite"];
+    assert_eq!(bytes(&json(&succeed(place, &random)), "write"), 8 * MIB);
+}
+
+/// Where an estimate says that the space will not do, the run says so once, and ENOSPC decides.
+#[test]
+fn files_that_are_larger_than_the_space_are_a_warning() {
+    let Some(disk) = Mount::new("tmpfs", "size=4m") else { return };
+    let job = ["run", "--name=a", "--rw=randwrite", "--fallocate=none", "--number_ios=8"];
+    let said = |more: &[&str]| {
+        let output = succeed(disk.path(), &[&job[..], more].concat());
+        std::fs::remove_file(disk.path().join("a.0.0")).unwrap();
+        stderr(&output)
+    };
+    let warning = "may take 1099511627776 bytes";
+    assert_eq!(said(&["--size=1T", "--norandommap"]).matches(warning).count(), 1);
+    assert_eq!(said(&["--size=1T", "--norandommap", "--io_size=1m"]), "");
+    assert_eq!(said(&["--size=1T", "--norandommap", "--ignore_error=,ENOSPC"]), "");
+    assert_eq!(said(&["--size=1m"]), "");
+    // A job that reads a file as it is makes none: the space does not matter.
+    let file = std::fs::File::create(disk.path().join("sparse")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let sparse = ["run", "--name=a", "--rw=randread", "--filename=sparse", "--number_ios=8", "--norandommap"];
+    assert_eq!(stderr(&succeed(disk.path(), &sparse)), "");
+    let open = ["run", "--name=b", "--rw=read", "--size=8m", "--create_on_open=1", "--filename=sparse"];
+    assert_eq!(stderr(&succeed(disk.path(), &open)), "");
+}

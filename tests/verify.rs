@@ -286,6 +286,28 @@ fn a_run_that_a_trigger_ends_verifies_as_far_as_it_came() {
     }
 }
 
+/// Runtime, rate and `time_based` say when a run ends, and not which blocks it writes.
+#[test]
+fn a_state_of_a_run_that_ended_by_time_fits_a_job_without_that_time() {
+    for (rw, timed, check) in [
+        ("--rw=randwrite", &["--runtime=1", "--rate_iops=200", "--time_based"][..], &[][..]),
+        ("--rw=write", &["--runtime=1", "--rate_iops=200", "--time_based"], &["--runtime=9"]),
+        ("--rw=randwrite", &["--number_ios=100"], &["--runtime=9", "--time_based", "--rate_iops=100000"]),
+    ] {
+        let directory = directory();
+        let job = ["run", "--name=a", "--size=4m", "--verify=crc32c", "--output-format=json", "--thread", rw];
+        let save = [&job[..], timed, &["--do_verify=0", "--verify_state_save=1"]].concat();
+        let written = json(&succeed(directory.path(), &save))["jobs"][0]["write"]["total_ios"].clone();
+        let load = [&job[..], check, &["--verify_only", "--verify_state_load=1"]].concat();
+        let result = json(&succeed(directory.path(), &load));
+        assert_eq!(result["jobs"][0]["read"]["total_ios"], written, "{rw} {timed:?} {check:?}");
+        assert!((1..1024).contains(&written.as_u64().unwrap()), "{written}");
+        // Another order is another job still.
+        let output = run(directory.path(), &[&load[..], &["--bs=8k"]].concat());
+        assert!(!output.status.success(), "{rw}");
+    }
+}
+
 #[test]
 fn a_state_of_another_job_or_a_damaged_one_is_refused() {
     let directory = directory();

@@ -65,6 +65,7 @@ pub struct Draft {
     pub(crate) seed_given: bool,
     pub(crate) refill_given: bool,
     pub(crate) priority: (Option<u8>, Option<u8>),
+    pub(crate) priority_hint: Option<u16>,
     pub(crate) latency: LatencyGoal,
     pub(crate) flow: Flow,
     pub(crate) verify: Verify,
@@ -107,6 +108,7 @@ impl Default for Draft {
             seed_given: false,
             refill_given: false,
             priority: (None, None),
+            priority_hint: None,
             latency: LatencyGoal { target_ns: 0, window_ns: 0, percentile: 100.0, run: false },
             flow: Flow { id: 0, weight: 0, sleep_ns: 0 },
             verify: Verify::default(),
@@ -237,6 +239,7 @@ impl Draft {
         self.engine()?;
         self.blocks()?;
         self.extent()?;
+        self.atomic()?;
         self.names();
         self.without_data()?;
         peers::check(&mut self)?;
@@ -270,11 +273,11 @@ impl Draft {
         }
         self.job.allow.mounted_write |= imposed.allow.mounted_write;
         self.job.allow.signature_write |= imposed.allow.signature_write;
-        if let (None, None) = self.priority {
-        } else {
+        if (self.priority, self.priority_hint) != ((None, None), None) {
             // ioprio_set(2) knows no level without a class; fio takes best effort then.
             let class = self.priority.0.filter(|class| *class != 0).unwrap_or(2);
             self.job.process.io_priority = Some((class, self.priority.1.unwrap_or(0)));
+            self.job.process.io_priority_hint = self.priority_hint.unwrap_or(0);
         }
         self.request_priorities()?;
         lint::job(&mut self);
@@ -390,6 +393,13 @@ impl Draft {
         }
         if self.job.files.names.is_empty() && self.is_set("filename") {
             return self.fail("filename", "filename has no name in it", "write as filename=/path/to/file");
+        }
+        Ok(())
+    }
+
+    fn atomic(&self) -> Result<(), Error> {
+        if self.job.ring.option("atomic") == Some("1") && !self.job.files.direct {
+            return self.fail("atomic", "atomic=1 is for direct writes", "add direct=1");
         }
         Ok(())
     }
@@ -663,7 +673,8 @@ fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Opt
     };
     let range = |error: measure::units::UnitError| error.to_string();
     match &option.kind {
-        ValueKind::Bool(set) | ValueKind::Flag(set) => set(draft, boolean(value)?),
+        ValueKind::Bool(set) => set(draft, boolean(value, reader, 1)?),
+        ValueKind::Flag(set) => set(draft, boolean(value, reader, i64::MAX)?),
         ValueKind::Count(low, high, set) => set(draft, reader.count(value, *low, *high)?),
         ValueKind::Integer(low, high, set) => {
             let number = value.parse::<i64>().ok().filter(|number| (*low..=*high).contains(number));
@@ -691,12 +702,16 @@ fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Opt
             set(draft, (low.min(high), low.max(high)));
         }
         ValueKind::EachBytes(least, set) => {
-            let each = values::each(value, |part| {
-                if let Some((low, high)) = measure::units::split_outside_parentheses(part, &['-', ':']) {
+            let each = values::each(&reader.three_parts(value), |part| {
+                let mut ends = measure::units::split_outside_parentheses(part, &['-', ':']);
+                if let Some((low, high)) = ends.take_if(|_| !reader.lenient) {
+                    if option.name == "bs" && part.contains('/') {
+                        return Err(format!("\"{part}\" has shares of sizes: write bssplit={value}"));
+                    }
                     let range = if option.name == "bs" { ", or use bsrange for a range of blocks" } else { "" };
                     return Err(format!("\"{part}\" is two sizes: write {low},{high} for reads and writes{range}"));
                 }
-                match reader.bytes(part)? {
+                match reader.limit(part, *least)? {
                     bytes if bytes < *least => Err(format!("{bytes} is too small: it is at least {least}")),
                     bytes => Ok(bytes),
                 }
@@ -704,11 +719,14 @@ fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Opt
             set(draft, each);
         }
         ValueKind::EachCount(low, high, set) => {
-            set(draft, values::each(value, |part| reader.count(part, *low, *high))?)
+            set(draft, values::each(&reader.three_parts(value), |part| reader.count(part, *low, *high))?)
         }
-        ValueKind::EachTime(unit, set) => set(draft, values::each(value, |part| reader.time(part, *unit))?),
+        ValueKind::EachTime(unit, set) => {
+            set(draft, values::each(&reader.three_parts(value), |part| reader.time(part, *unit))?)
+        }
         ValueKind::EachRange(set) => {
-            let plain = without_percentages(reader, value);
+            let value = reader.three_parts(value);
+            let plain = without_percentages(reader, &value);
             let value = plain.as_str();
             let parse = |part: &str| {
                 measure::units::parse_range(part, |end| measure::units::parse_bytes(end, reader.kb_base)).map_err(range)
@@ -753,10 +771,15 @@ fn without_percentages(reader: &mut Reader, value: &str) -> String {
     range
 }
 
-fn boolean(value: &str) -> Result<bool, String> {
+/// 0 or 1; as fio reads it, any number of at most `most`, of which only 0 is false.
+fn boolean(value: &str, reader: &mut Reader, most: i64) -> Result<bool, String> {
     match value {
         "0" => Ok(false),
         "1" => Ok(true),
+        _ if let Some(number) = reader.loose_integer(value).filter(|number| *number <= most) => {
+            reader.differences.push(format!("\"{value}\" is {number} to fio, and here {}", u8::from(number != 0)));
+            Ok(number != 0)
+        }
         "true" | "yes" | "on" => Err(format!("\"{value}\" is not 0 or 1: write 1")),
         "false" | "no" | "off" => Err(format!("\"{value}\" is not 0 or 1: write 0")),
         _ => Err(format!("\"{value}\" is not 0 or 1")),

@@ -147,6 +147,8 @@ impl Default for Job {
                 memory_policy: MemoryPolicy::Default,
                 nice: 0,
                 io_priority: None,
+                io_priority_hint: 0,
+                comm: None,
                 request_priorities: each(Vec::new()),
                 user: None,
                 group: None,

@@ -118,10 +118,12 @@ const SOCKET_OPTIONS: &[&str] =
 pub static ENGINES: &[EngineSpec] = &[
     Engine::new("io_uring", "io_uring(7)").options(&[
         "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "sqthread_poll_cpu", "nonvectored", "force_async",
-        "poll", "nowait", "uncached", "cmdprio_percentage", "cmdprio_class", "cmdprio", "cmdprio_bssplit",
+        "poll", "nowait", "uncached", "atomic", "cmdprio_percentage", "cmdprio_class", "cmdprio_hint", "cmdprio",
+        "cmdprio_bssplit",
     ]),
     Engine::new("libaio", "Linux native asynchronous I/O: asynchronous with direct=1 only").options(&[
-        "userspace_reap", "poll", "nowait", "cmdprio_percentage", "cmdprio_class", "cmdprio", "cmdprio_bssplit",
+        "userspace_reap", "poll", "nowait", "atomic", "cmdprio_percentage", "cmdprio_class", "cmdprio_hint", "cmdprio",
+        "cmdprio_bssplit",
     ]),
     Engine::new("guasi", "any call made asynchronous: by io_uring, or by threads where there is none")
         .options(&["poll"]),
@@ -130,7 +132,7 @@ pub static ENGINES: &[EngineSpec] = &[
     Engine::new("vsync", "lseek(2), then readv(2) or writev(2)").synchronous(),
     Engine::new("pvsync", "preadv(2) and pwritev(2)").synchronous(),
     Engine::new("pvsync2", "preadv2(2) and pwritev2(2)").synchronous().options(&[
-        "hipri", "hipri_percentage", "nowait", "uncached",
+        "hipri", "hipri_percentage", "nowait", "uncached", "atomic",
     ]),
     Engine::new("mmap", "a mapping of the file, copied to and from").synchronous().options(&["thp"]),
     Engine::new("posixaio", "aio_read(3) and aio_write(3), carried out by threads of the C library"),
@@ -253,6 +255,18 @@ pub fn is_missing(name: &str) -> bool {
 /// The engine of that name or alias.
 pub fn find(name: &str) -> Option<&'static EngineSpec> {
     ENGINES.iter().find(|engine| engine.names().any(|known| known == name))
+}
+
+/// The engine that a value of `ioengine=` means, as fio reads it: `aio...` and `linuxaio...` mean libaio, and what
+/// follows a colon behind the name of an engine means nothing.
+pub(crate) fn meant_by(value: &str) -> &str {
+    if value.starts_with("aio") || value.starts_with("linuxaio") {
+        return "libaio";
+    }
+    match value.split_once(':') {
+        Some((name, _)) if find(name).is_some() => name,
+        _ => value,
+    }
 }
 
 /// Names of the engines, here or not, that take an option of that name; empty if all engines take it.

@@ -23,6 +23,8 @@ use thiserror::Error as ThisError;
 use crate::job::Iolog;
 use crate::workload::{Op, OpKind};
 
+/// A line that is older than the one before it by less than this comes from another thread, and is due at once.
+const OUT_OF_ORDER_US: u64 = 10_000;
 /// The longest name of a file in a log, in bytes: fio's own limit.
 const NAME_MOST: usize = 256;
 /// The longest line of a log, in bytes. A file with a longer line is not a log.
@@ -356,8 +358,8 @@ pub enum Step {
 pub struct Replay<R> {
     reader: Reader<R>,
     options: Iolog,
-    /// The first time of the log, and where the clock stands.
-    first_us: Option<u64>,
+    /// The first time of the recording that is being replayed, and the time at which its replay began.
+    recording: Option<(u64, u64)>,
     now_us: u64,
 }
 
@@ -367,7 +369,7 @@ impl<R: BufRead> Replay<R> {
     /// # Errors
     /// The first line is not that of a log.
     pub fn new(input: R, log: impl Into<String>, options: &Iolog) -> Result<Replay<R>, Error> {
-        Ok(Replay { reader: Reader::new(input, log)?, options: options.clone(), first_us: None, now_us: 0 })
+        Ok(Replay { reader: Reader::new(input, log)?, options: options.clone(), recording: None, now_us: 0 })
     }
 
     /// The number of files that the steps so far have named.
@@ -388,9 +390,14 @@ impl<R: BufRead> Replay<R> {
     pub fn next_step(&mut self) -> Result<Option<Step>, Error> {
         while let Some(record) = self.reader.next_record()? {
             if let Some(at_us) = record.at_us {
-                let first = *self.first_us.get_or_insert(at_us);
-                // A clock that goes back has stood still, as in fio.
-                self.now_us = self.now_us.max(at_us.saturating_sub(first));
+                let (first, began) = *self.recording.get_or_insert((at_us, 0));
+                let due = began.saturating_add(at_us.saturating_sub(first));
+                if due.saturating_add(OUT_OF_ORDER_US) < self.now_us {
+                    // Another recording follows, as in a file of several logs: its pauses count on from here.
+                    self.recording = Some((at_us, self.now_us));
+                } else {
+                    self.now_us = self.now_us.max(due);
+                }
             }
             let at_ns = self.scaled_ns();
             let file = if self.options.redirect.is_some() { 0 } else { record.file };
@@ -572,6 +579,21 @@ mod tests {
                 Step::Close { file: 0, at_ns: 200_000 },
             ]
         );
+    }
+
+    /// A file of two recordings: the clock of the second begins anew, and its pauses stay.
+    #[test]
+    fn a_clock_that_begins_anew_keeps_the_pauses_behind_it() {
+        let first = "0 /a add\n100000 /a read 0 512\n400000 /a read 512 512\n";
+        let log = format!("fio version 3 iolog\n{first}{first}399999 /a read 0 512\n");
+        let times: Vec<u64> = replay(&log, &options())
+            .unwrap()
+            .iter()
+            .map(|step| match step {
+                Step::Open { at_ns, .. } | Step::Close { at_ns, .. } | Step::Op { at_ns, .. } => at_ns / 1_000_000,
+            })
+            .collect();
+        assert_eq!(times, [100, 400, 500, 800, 800]);
     }
 
     #[test]

@@ -454,9 +454,9 @@ impl SteadyState {
     }
 }
 
-/// An I/O priority as ioprio_set(2) takes it: the class times 2^13, plus the level.
-pub fn io_priority_value(class: u8, level: u8) -> u16 {
-    u16::from(class) << 13 | u16::from(level)
+/// An I/O priority as ioprio_set(2) takes it: the class times 2^13, plus the hint times 2^3, plus the level.
+pub fn io_priority_value(class: u8, level: u8, hint: u16) -> u16 {
+    u16::from(class) << 13 | hint << 3 | u16::from(level)
 }
 
 /// A share of the requests of one direction that has an I/O priority of its own.
@@ -466,7 +466,7 @@ pub struct PriorityShare {
     pub block: Option<u64>,
     /// Percent of these requests, 1..=100.
     pub percent: u8,
-    /// The priority as ioprio_set(2) takes it: the class times 2^13, plus the level.
+    /// The priority as [`io_priority_value`] makes it.
     pub priority: u16,
 }
 
@@ -487,10 +487,14 @@ pub struct Process {
     pub numa_cpu_nodes: Vec<u32>,
     /// `numa_mem_policy`: nodes whose memory the clones take.
     pub memory_policy: MemoryPolicy,
+    /// `comm`: name of the clones' threads; None: they keep the program's.
+    pub comm: Option<String>,
     /// `nice`: nice value of the clones.
     pub nice: i32,
     /// `prio` and `prioclass` of ioprio_set(2): (class, level).
     pub io_priority: Option<(u8, u8)>,
+    /// `priohint`: the hint that goes with `io_priority`; 0: none.
+    pub io_priority_hint: u16,
     /// `cmdprio_percentage`, `cmdprio_bssplit`: shares of the requests with a priority of their own; empty: none.
     pub request_priorities: PerDirection<Vec<PriorityShare>>,
     /// `uid`: the user as whom each clone opens its files and runs; None: the user who started the program.
@@ -564,8 +568,17 @@ pub struct Syncs {
     pub range: Option<(u32, u32)>,
     /// `end_fsync`: fsync(2) when the job ends.
     pub end_fsync: bool,
+    /// `end_syncfs`: syncfs(2) when the job ends.
+    pub end_syncfs: bool,
     /// `fsync_on_close`: fsync(2) whenever a file is closed.
     pub fsync_on_close: bool,
+}
+
+impl Syncs {
+    /// True if the data are forced out when the job ends.
+    pub fn at_end(&self) -> bool {
+        self.end_fsync || self.end_syncfs
+    }
 }
 
 /// `numa_mem_policy`: the NUMA nodes that give a clone its memory.

@@ -82,6 +82,7 @@ fn a_default_that_is_written_out_changes_nothing() {
         "std_redirect",
         "cmd_type",
         "readfua",
+        "atomic",
         "writefua",
         "sg_write_mode",
         "write_mode",
@@ -135,6 +136,7 @@ fn every_switch_switches() {
             continue;
         }
         let before = match option.name {
+            "atomic" => engine(option) + "direct=1\n",
             name if OF_VERIFY.contains(&name) => "verify=md5\nrw=randwrite\n".to_string(),
             "sprandom" => "rw=randwrite\n".to_string(),
             "read_beyond_wp" | "ignore_zone_limits" => "zonemode=zbd\ndirect=1\n".to_string(),

@@ -25,7 +25,7 @@ pub mod verify;
 
 pub use content::Filler;
 pub use error::{Error, ErrorKind};
-pub use files::paths_of;
+pub use files::{doubts_of_space, paths_of};
 pub use machine::{command, machine};
 pub use peers::{Gate, Peers, Stage};
 pub use run::{Control, Phase, Progress, run};

@@ -194,8 +194,8 @@ pub struct RunResult {
     /// Of a statement while the jobs run: the time that they still need, as far as it can be told. Documents have none.
     #[serde(skip)]
     pub remaining_ns: Option<u64>,
-    /// Moment at which the result was taken, in milliseconds since 1970; None in results of versions before 0.5 and of
-    /// several hosts.
+    /// Moment at which the result was taken, in milliseconds since 1970; None in results of several hosts, and of
+    /// versions that did not keep it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_unix_ms: Option<u64>,
     /// Of a run on several hosts: the result of each host. `jobs` has the sum.

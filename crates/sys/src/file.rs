@@ -375,8 +375,10 @@ fn seek(file: &File, offset: u64, whence: libc::c_int) -> io::Result<u64> {
 /// Room on the file system of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes that this process may still use.
+    /// Bytes that any user may still use.
     pub available: u64,
+    /// Bytes that are free, those that the file system keeps for root too.
+    pub free: u64,
     /// The file system's magic number (statfs(2)).
     pub kind: i64,
     /// True if the file system is mounted read-only.
@@ -399,14 +401,31 @@ pub fn space(path: &Path) -> io::Result<Space> {
     checked(unsafe { libc::statfs64(path.as_ptr(), stat.as_mut_ptr()) })?;
     // SAFETY: the successful call has filled stat in.
     let stat = unsafe { stat.assume_init() };
+    // ramfs and proc count no blocks: nothing is known of a limit.
+    let bytes = |blocks: u64| if stat.f_blocks == 0 { u64::MAX } else { blocks.saturating_mul(stat.f_bsize as u64) };
     Ok(Space {
-        // ramfs and proc count no blocks: nothing is known of a limit.
-        available: if stat.f_blocks == 0 { u64::MAX } else { stat.f_bavail.saturating_mul(stat.f_bsize as u64) },
+        available: bytes(stat.f_bavail),
+        free: bytes(stat.f_bfree),
         #[allow(clippy::unnecessary_cast, reason = "narrower on some architectures")]
         kind: stat.f_type as i64,
         #[allow(clippy::unnecessary_cast, reason = "narrower on some architectures")]
         read_only: stat.f_flags as u64 & libc::ST_RDONLY as u64 != 0,
     })
+}
+
+/// Stores all data of the file system that the file is on (syncfs(2)).
+///
+/// # Errors
+/// EIO, ENOSPC: data that could not be stored.
+pub fn sync_file_system(file: &File) -> io::Result<()> {
+    // SAFETY: the call takes a descriptor and no memory.
+    checked(unsafe { libc::syncfs(file.as_raw_fd()) })
+}
+
+/// True if the data of files may take less space than the files have bytes: on file systems that compress or share
+/// blocks, and where another machine or program keeps the data.
+pub fn may_store_less(kind: i64) -> bool {
+    !matches!(file_system_name(kind), "ext4" | "xfs" | "tmpfs" | "ramfs" | "vfat" | "exfat")
 }
 
 /// The name of a file system's magic number; `this file system` for those that are not listed.
@@ -564,6 +583,7 @@ mod tests {
     fn space_is_that_of_the_file_system() {
         assert!(space(Path::new("/")).unwrap().available > 0);
         assert_eq!(file_system_name(space(Path::new("/proc")).unwrap().kind), "proc");
+        assert!(may_store_less(0x9123_683e) && !may_store_less(0x0102_1994), "btrfs compresses, tmpfs does not");
         assert!(space(Path::new("/no/such/place")).is_err());
     }
 }

@@ -90,16 +90,18 @@ pub fn set_timer_slack(ns: u32) -> io::Result<()> {
 /// Lets the calling thread run on these processors only.
 ///
 /// # Errors
-/// EINVAL if none of them is online or allowed.
+/// EINVAL if one of them does not exist, or none is online or allowed.
 pub fn set_affinity(cpus: &[u32]) -> io::Result<()> {
     let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
     // SAFETY: an all-zero set is the empty set.
     let set = unsafe { set.assume_init_mut() };
+    // SAFETY: the call takes no memory.
+    let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.clamp(0, libc::CPU_SETSIZE.into()) as u32;
     for &cpu in cpus {
-        if cpu >= libc::CPU_SETSIZE as u32 {
+        if cpu >= configured {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        // SAFETY: the number is below the size of the set, by the check above.
+        // SAFETY: the number is below the size of the set, to which the bound is clamped.
         unsafe { libc::CPU_SET(cpu as usize, set) };
     }
     // SAFETY: set is as large as is said.
@@ -195,15 +197,27 @@ pub fn set_nice(nice: i32) -> io::Result<()> {
     checked(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) })
 }
 
-/// Gives the calling thread an I/O priority: class 1 real-time, 2 best-effort, 3 idle; level 0 (first) ..=7
-/// (ioprio_set(2)).
+/// Gives the calling thread a name, of which the kernel keeps the first 15 bytes (PR_SET_NAME of prctl(2)).
+///
+/// # Errors
+/// A name with a byte 0 in it.
+pub fn set_thread_name(name: &str) -> io::Result<()> {
+    let name = std::ffi::CString::new(name)?;
+    // SAFETY: name is NUL-terminated, and lives until the call returns.
+    checked(unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) })
+}
+
+/// Gives the calling thread an I/O priority: class 1 real-time, 2 best-effort, 3 idle; level 0 (first) ..=7; a hint
+/// from 0 (none) to 1023 (ioprio_set(2)).
 ///
 /// # Errors
 /// EPERM: real time needs CAP_SYS_ADMIN or CAP_SYS_NICE.
-pub fn set_io_priority(class: u8, level: u8) -> io::Result<()> {
+pub fn set_io_priority(class: u8, level: u8, hint: u16) -> io::Result<()> {
     const WHO_PROCESS: libc::c_int = 1;
     const CLASS_SHIFT: u32 = 13;
-    let priority = libc::c_int::from(class) << CLASS_SHIFT | libc::c_int::from(level);
+    const HINT_SHIFT: u32 = 3;
+    let hint = libc::c_int::from(hint) << HINT_SHIFT;
+    let priority = libc::c_int::from(class) << CLASS_SHIFT | hint | libc::c_int::from(level);
     // SAFETY: the call takes no memory.
     checked(unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, priority) } as libc::c_int)
 }
@@ -314,9 +328,15 @@ mod tests {
             set_affinity(&all[..1]).unwrap();
             assert_eq!(affinity().unwrap(), all[..1]);
             assert_eq!(set_affinity(&[]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+            // SAFETY: the call takes no memory.
+            let beyond = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) } as u32;
+            assert_eq!(set_affinity(&[all[0], beyond]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
             assert_eq!(set_affinity(&[1 << 20]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
             set_nice(5).unwrap();
-            set_io_priority(2, 7).unwrap();
+            set_io_priority(2, 7, 0).unwrap();
+            set_thread_name("a name of more than 15 bytes").unwrap();
+            let name = std::fs::read_to_string("/proc/thread-self/comm").unwrap();
+            assert_eq!(name, "a name of more \n");
         })
         .join()
         .unwrap();

@@ -14,6 +14,7 @@ pub(crate) struct CommandPriority {
     pub percent: PerDirection<u8>,
     pub class: PerDirection<u8>,
     pub level: PerDirection<u8>,
+    pub hint: PerDirection<u16>,
     pub split: Option<PerDirection<Vec<values::PriorityPart>>>,
 }
 
@@ -33,14 +34,15 @@ impl Draft {
         for direction in [Direction::Read, Direction::Write] {
             // The class is real time where none is given, as in fio.
             let class = if wanted.class[direction] == 0 { 1 } else { wanted.class[direction] };
-            let usual = io_priority_value(class, wanted.level[direction]);
+            let usual = io_priority_value(class, wanted.level[direction], wanted.hint[direction]);
             let share = |block, percent, priority| PriorityShare { block, percent, priority };
             let shares: Vec<PriorityShare> = match &wanted.split {
                 None => vec![share(None, percent(direction), usual)],
                 Some(split) => {
                     let parts = split[direction].iter();
-                    let own =
-                        |own: Option<(u8, u8)>| own.map_or(usual, |(class, level)| io_priority_value(class, level));
+                    let own = |own: Option<(u8, u8, u16)>| {
+                        own.map_or(usual, |(class, level, hint)| io_priority_value(class, level, hint))
+                    };
                     parts.map(|(size, percent, priority)| share(Some(*size), *percent, own(*priority))).collect()
                 }
             };

@@ -4,6 +4,9 @@ use measure::units::{self, Size, TimeUnit};
 
 use crate::job::Amount;
 
+/// The bound of options that are 32 bits wide.
+const LARGE: u64 = u32::MAX as u64;
+
 /// Reads the quantities of one value, and remembers those that fio 3.33 reads differently.
 pub struct Reader {
     /// The number that the suffix `k` multiplies by.
@@ -28,8 +31,48 @@ impl Reader {
         self.settle(text, ours, fio_bytes(text, self.kb_base), |value| value.to_string())
     }
 
+    /// Bytes of a limit, where 0 means none. As fio reads them, less than 0 bytes set none.
+    pub fn limit(&mut self, text: &str, least: u64) -> Result<u64, String> {
+        if least == 0 && self.is_negative(text) { Ok(self.no_limit(text)) } else { self.bytes(text) }
+    }
+
+    /// True if fio reads a number below 0 from this text, which wraps to a large one there.
+    fn is_negative(&self, text: &str) -> bool {
+        self.loose_integer(text).is_some_and(|number| number < 0)
+    }
+
+    fn no_limit(&mut self, text: &str) -> u64 {
+        self.differences.push(format!("\"{}\" is negative, and sets no limit, as in fio", text.trim()));
+        0
+    }
+
+    /// The number at the beginning of the text, as fio reads it; None where the text is read strictly.
+    pub fn loose_integer(&self, text: &str) -> Option<i64> {
+        if self.lenient { leading_integer(text).map(|(number, _)| number) } else { None }
+    }
+
+    /// The values for reads, writes and trims. fio ignores those behind the third.
+    pub fn three_parts(&mut self, text: &str) -> String {
+        let mut commas = text.match_indices(',').map(|(at, _)| at);
+        match commas.nth(2).filter(|_| self.lenient) {
+            None => text.to_string(),
+            Some(third) => {
+                self.differences.push(format!("\"{}\" has no effect, as in fio: three values are all", &text[third..]));
+                text[..third].to_string()
+            }
+        }
+    }
+
     /// A plain number within bounds.
     pub fn count(&mut self, text: &str, low: u64, high: u64) -> Result<u64, String> {
+        if self.is_negative(text) {
+            match (low, high, self.loose_integer(text)) {
+                (0, LARGE, _) => return Ok(self.no_limit(text)),
+                // Loops without end, or a seed: the number that fio reads.
+                (0, u64::MAX, Some(number)) => return Ok(number as u64),
+                _ => {}
+            }
+        }
         let value = self.bytes(text).map_err(|message| message.replace("is not a size", "is not a number"))?;
         if (low..=high).contains(&value) {
             Ok(value)
@@ -43,6 +86,7 @@ impl Reader {
     /// Reads an amount: bytes or percent.
     pub fn amount(&mut self, text: &str) -> Result<Amount, String> {
         match units::parse_size(text, self.kb_base) {
+            Err(wrong) if text.trim().ends_with('%') => Err(wrong.to_string()),
             // An error here is one of `bytes` too, unless fio reads a number.
             Ok(Size::Bytes(_)) | Err(_) => self.bytes(text).map(Amount::Bytes),
             Ok(Size::Zones(_)) if self.zone_bytes == 0 => Err(format!("\"{text}\" counts zones: give zonesize")),
@@ -60,6 +104,9 @@ impl Reader {
 
     /// Reads a time, and returns nanoseconds.
     pub fn time(&mut self, text: &str, unit: TimeUnit) -> Result<u64, String> {
+        if self.is_negative(text) {
+            return Ok(self.no_limit(text));
+        }
         let ours = units::parse_time_ns(text, unit).map_err(|error| error.to_string());
         let fios = match unit {
             TimeUnit::Microseconds => fio_time_us(text, false).map(|us| us.saturating_mul(1_000)),
@@ -84,7 +131,8 @@ impl Reader {
                 self.differences.push(format!("\"{text}\" is {} here; fio reads {}", show(ours), show(fios)));
                 Ok(ours)
             }
-            (Err(wrong), Some(fios)) if self.lenient => {
+            // A size below 0 wraps in fio: nobody means that.
+            (Err(wrong), Some(fios)) if self.lenient && !self.is_negative(text) => {
                 self.differences
                     .push(format!("{wrong}; fio reads {}, and so does Plimsoll when it is called as fio", show(fios)));
                 Ok(fios)

@@ -167,10 +167,10 @@ pub fn bssplit(reader: &mut Reader, text: &str) -> Result<PerDirection<Vec<(u64,
     })
 }
 
-/// A part of `cmdprio_bssplit=`: size, percent, and class and level if they are given.
-pub type PriorityPart = (u64, u8, Option<(u8, u8)>);
+/// A part of `cmdprio_bssplit=`: size, percent, and class, level and hint if they are given.
+pub type PriorityPart = (u64, u8, Option<(u8, u8, u16)>);
 
-/// `cmdprio_bssplit=`: `4k/30/1/0:64k/10` for reads and writes.
+/// `cmdprio_bssplit=`: `4k/30/1/0:8k/5/2/7/3:64k/10` for reads and writes.
 pub fn priority_split(reader: &mut Reader, text: &str) -> Result<PerDirection<Vec<PriorityPart>>, String> {
     lists(text, |list| {
         let mut all: Vec<PriorityPart> = Vec::new();
@@ -181,12 +181,14 @@ pub fn priority_split(reader: &mut Reader, text: &str) -> Result<PerDirection<Ve
                 None | Some("") => 0,
                 Some(percent) => reader.count(percent, 0, 100)? as u8,
             };
-            let priority = match (fields.next(), fields.next(), fields.next()) {
+            let priority = match (fields.next(), fields.next(), fields.next(), fields.next()) {
                 (None, ..) => None,
-                (Some(class), Some(level), None) => {
-                    Some((reader.count(class, 0, 3)? as u8, reader.count(level, 0, 7)? as u8))
-                }
-                _ => return Err(format!("\"{part}\" is not size/percent or size/percent/class/level")),
+                (Some(class), Some(level), hint, None) => Some((
+                    reader.count(class, 0, 3)? as u8,
+                    reader.count(level, 0, 7)? as u8,
+                    hint.map_or(Ok(0), |hint| reader.count(hint, 0, 1023))? as u16,
+                )),
+                _ => return Err(format!("\"{part}\" is not size/percent or size/percent/class/level[/hint]")),
             };
             let sum: u32 = all.iter().filter(|known| known.0 == size).map(|known| u32::from(known.1)).sum();
             if sum + u32::from(percent) > 100 {
@@ -414,6 +416,11 @@ pub fn steady_state(reader: &mut Reader, text: &str) -> Result<SteadyState, Stri
         "iops_slope" => (false, true),
         "bw" => (true, false),
         "bw_slope" => (true, true),
+        "lat" | "lat_slope" => {
+            return Err(
+                "latencies are not watched; at a fixed iodepth they are steady where IOPS is: write iops:LIMIT".into(),
+            );
+        }
         other => return Err(super::not_one_of(other, super::table::STEADY_STATE_WORDS)),
     };
     let limit = limit.trim();

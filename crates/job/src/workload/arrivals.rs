@@ -116,11 +116,16 @@ impl Arrivals {
         }
     }
 
-    /// Moves all that is still to come later by `pause_ns`: `rate_ignore_thinktime`, where a pause is not caught up.
-    pub fn postpone(&mut self, pause_ns: u64) {
+    /// Takes note of a pause that is not caught up (`rate_ignore_thinktime`). As in fio, the op behind a pause of at
+    /// least an interval goes at once: its interval is part of the pause.
+    pub fn paused(&mut self, pause_ns: u64) {
         for (_, schedule) in self.schedules.iter_mut() {
             if let Some(schedule) = schedule {
-                schedule.due_ns = schedule.due_ns.saturating_add(pause_ns);
+                let units = if schedule.by_op { 1 } else { schedule.block };
+                let interval_ns = u64::try_from(u128::from(units) * u128::from(SECOND) / u128::from(schedule.rate));
+                let rest_ns =
+                    interval_ns.map_or(pause_ns, |interval| pause_ns.checked_sub(interval).unwrap_or(pause_ns));
+                schedule.due_ns = schedule.due_ns.saturating_add(rest_ns);
             }
         }
     }
@@ -256,8 +261,11 @@ mod tests {
         assert_eq!(arrivals.next(Direction::Trim, 1), 0);
         assert_eq!(arrivals.due(Direction::Write), SECOND * 3 / 10);
         assert_eq!(arrivals.first(0), Some(Direction::Write));
-        arrivals.postpone(SECOND);
-        assert_eq!(arrivals.next(Direction::Write, 1), SECOND * 13 / 10);
+        // The interval before the op that is due is part of the pause.
+        arrivals.paused(SECOND);
+        assert_eq!(arrivals.next(Direction::Write, 1), SECOND * 12 / 10);
+        arrivals.paused(SECOND / 20);
+        assert_eq!(arrivals.due(Direction::Write), SECOND * 135 / 100, "a pause that is shorter than an interval");
     }
 
     #[test]

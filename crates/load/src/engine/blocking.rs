@@ -13,14 +13,19 @@ use sys::interrupted::repeated_c;
 const BLKDISCARD: libc::Ioctl = libc::BLKSSZGET - 0x68 + 0x77;
 
 /// The flags that a job's options give its syncs (`sync_file_range=`) and its transfers (`hipri`, `nowait`,
-/// `uncached`).
+/// `uncached`, `atomic`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flags {
     /// The flags of sync_file_range(2).
     pub sync_range: u32,
     /// The flags RWF_* of preadv2(2).
-    pub rwf: i32,
+    rwf: i32,
+    /// The flags that writes have beyond those.
+    of_writes: i32,
 }
+
+/// RWF_ATOMIC of pwritev2(2): the write is stored as a whole or not at all (Linux 6.11).
+const ATOMIC: i32 = 0x40;
 
 impl Flags {
     pub(super) fn of(job: &Job) -> Flags {
@@ -34,11 +39,18 @@ impl Flags {
         if option_is_set(job, "uncached") {
             rwf |= libc::RWF_DONTCACHE;
         }
-        Flags { sync_range: job.syncs.range.map_or(0, |(flags, _)| flags), rwf }
+        let of_writes = if option_is_set(job, "atomic") { ATOMIC } else { 0 };
+        Flags { sync_range: job.syncs.range.map_or(0, |(flags, _)| flags), rwf, of_writes }
     }
 }
 
 impl Flags {
+    /// The flags RWF_* of a read or a write.
+    #[inline]
+    pub(super) fn of_transfer(self, write: bool) -> i32 {
+        if write { self.rwf | self.of_writes } else { self.rwf }
+    }
+
     /// The flags without RWF_HIPRI: for engines that do not poll by request. A ring of io_uring polls as a whole.
     pub(super) fn without_hipri(mut self) -> Flags {
         self.rwf &= !libc::RWF_HIPRI;

@@ -118,7 +118,7 @@ impl Transfers {
             offset: request.offset,
             address,
             len,
-            rwf: flags.rwf,
+            rwf: flags.of_transfer(write),
             user_data: u64::from(slot) | PLAIN << 32,
             buffer: registered.map_or(0, |registered| registered.buffer(slot)),
             to_worker: false,

@@ -197,7 +197,7 @@ impl Libaio {
                 iocb.buffer = self.slots.place(request) as u64;
                 iocb.bytes = request.len.into();
                 iocb.offset = request.offset as i64;
-                iocb.rw_flags = self.flags.rwf;
+                iocb.rw_flags = self.flags.of_transfer(direction == Direction::Write);
                 if request.priority != 0 {
                     (iocb.flags, iocb.reqprio) = (WITH_PRIORITY, request.priority as i16);
                 }

@@ -152,13 +152,15 @@ impl<C: Call> Blocking<C> {
         let file = request.file as usize;
         let memory = self.slots.place(request);
         let is_polled = self.polled.as_mut().is_none_or(|(random, share)| random.unit() < *share);
+        let write = direction == Direction::Write;
+        let flags = if is_polled { self.flags } else { self.flags.without_hipri() };
         let transfer = Transfer {
             fd: self.fds.of(request.file),
-            write: direction == Direction::Write,
+            write,
             memory,
             len: request.len as usize,
             offset: request.offset as i64,
-            rwf: if is_polled { self.flags.rwf } else { self.flags.without_hipri().rwf },
+            rwf: flags.of_transfer(write),
         };
         if C::SEEKS && self.positions[file] != transfer.offset {
             // SAFETY: lseek takes no memory.

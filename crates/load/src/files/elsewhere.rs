@@ -217,7 +217,7 @@ impl<'a> Worker<'a> {
         found.growable = self.storage()?.can_grow();
         let growable = found.growable;
         let existing: Vec<Existing> = found.bytes.iter().map(|&bytes| Existing { bytes, growable }).collect();
-        let extents = size::extents(self.job, clone, self.paths, &existing, 0)?;
+        let extents = size::extents(self.job, clone, self.paths, &existing, None)?;
         for file in 0..files {
             let (index, extent) = (file as usize, extents[file as usize]);
             let unit = self.storage()?.block_bytes(file).unwrap_or(1);

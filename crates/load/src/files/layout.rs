@@ -40,13 +40,20 @@ impl Layout {
     }
 }
 
-/// Makes the file at `path` at least `bytes` long; returns true if it created the file. Data that the file already
-/// has stay as they are.
+/// Makes the file at `path` at least `bytes` long; returns true if it created the file, and the bytes that the job may
+/// take to be there: fewer than `bytes` only where `fill_device` fills the storage with the file. Data that the file
+/// already has stay as they are.
 ///
 /// # Errors
 /// ENOSPC and other failures of the system; `Interrupted` when the stop flag was set. A file that was created here is
 /// removed again.
-pub(super) fn lay_out(path: &str, bytes: u64, layout: Layout, job: &Job, context: &mut Context) -> Result<bool, Error> {
+pub(super) fn lay_out(
+    path: &str,
+    bytes: u64,
+    layout: Layout,
+    job: &Job,
+    context: &mut Context,
+) -> Result<(bool, u64), Error> {
     let created = !Path::new(path).exists();
     let file = File::options()
         .read(true)
@@ -61,17 +68,20 @@ pub(super) fn lay_out(path: &str, bytes: u64, layout: Layout, job: &Job, context
         // The function returns the first error. A failure to remove the file adds nothing to it.
         let _ = fs::remove_file(path);
     }
-    made.map(|()| created)
+    made.map(|there| (created, there))
 }
 
-fn extend(file: &File, path: &str, bytes: u64, layout: Layout, job: &Job, context: &mut Context) -> Result<(), Error> {
+fn extend(file: &File, path: &str, bytes: u64, layout: Layout, job: &Job, context: &mut Context) -> Result<u64, Error> {
     let failed = |what: &str, error: io::Error| no_space(Error::system(what, path, error), bytes);
     // Clones may share the file: the first makes it, the others find it made.
     file::lock(file).map_err(|error| failed("cannot lock for layout", error))?;
     let length = || file.metadata().map(|metadata| metadata.len()).map_err(|error| failed("cannot stat", error));
     let old = length()?;
     if old >= bytes {
-        return Ok(());
+        return Ok(bytes);
+    }
+    if job.extent.fill {
+        return fill_up(file, path, old, bytes, job, context);
     }
     match reserve(file, old, bytes, job) {
         // As in fio, the job itself meets the end of the space, if it comes so far.
@@ -80,10 +90,10 @@ fn extend(file: &File, path: &str, bytes: u64, layout: Layout, job: &Job, contex
     }
     // A mapping does not make its file longer: with fallocate=none or keep, the file would end before the first write.
     if layout == Layout::Space && job.engine != "mmap" {
-        return Ok(());
+        return Ok(bytes);
     }
     if layout == Layout::Space {
-        return file.set_len(bytes).map_err(|error| failed("cannot extend", error));
+        return file.set_len(bytes).map(|()| bytes).map_err(|error| failed("cannot extend", error));
     }
     file.set_len(bytes).map_err(|error| failed("cannot extend", error))?;
     let written = write_data(file, path, old, bytes, context);
@@ -95,7 +105,32 @@ fn extend(file: &File, path: &str, bytes: u64, layout: Layout, job: &Job, contex
     if job.files.create_fsync {
         file.sync_all().map_err(|error| failed("cannot sync", error))?;
     }
-    Ok(())
+    Ok(bytes)
+}
+
+/// Writes data behind the first `old` bytes of the file until it has `bytes` or the storage is full (`fill_device`);
+/// returns the length of the file then.
+fn fill_up(file: &File, path: &str, old: u64, bytes: u64, job: &Job, context: &mut Context) -> Result<u64, Error> {
+    match write_data(file, path, old, bytes, context) {
+        Err(error) if is_full(&error) => {}
+        Err(error) => {
+            let _ = file.set_len(old);
+            return Err(error);
+        }
+        Ok(()) => {}
+    }
+    let failed = |what: &str, error: io::Error| Error::system(what, path, error);
+    if job.files.create_fsync {
+        match file.sync_all() {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => {}
+            synced => synced.map_err(|error| failed("cannot sync", error))?,
+        }
+    }
+    file.metadata().map(|metadata| metadata.len()).map_err(|error| failed("cannot stat", error))
+}
+
+fn is_full(error: &Error) -> bool {
+    matches!(error.errno(), libc::ENOSPC | libc::EDQUOT)
 }
 
 fn reserve(file: &File, old: u64, bytes: u64, job: &Job) -> io::Result<()> {

@@ -32,7 +32,7 @@ mod storage;
 
 pub use names::{names, paths_of};
 pub(crate) use preflight::postponed;
-pub use preflight::preflight;
+pub use preflight::{doubts_of_space, preflight};
 
 use layout::Layout;
 use safety::Precious;
@@ -143,7 +143,7 @@ impl Target {
             make_directories(&paths, job)?;
         }
         let existing = existing(&paths, job, context.backing)?;
-        let free = if host && job.extent.fill { room_at(&paths[0]).map_or(0, |space| space.available) } else { 0 };
+        let free = if host { free_for(job, &paths) } else { None };
         let stats: Vec<Existing> = existing.iter().map(|&(_, file)| file).collect();
         let extents = size::extents(job, clone, &paths, &stats, free)?;
         let entries =
@@ -161,12 +161,12 @@ impl Target {
             for (index, entry) in target.entries.iter_mut().enumerate() {
                 let extent = target.extents[index];
                 let end = extent.offset + extent.size;
-                if entry.kind == EntryKind::Regular
-                    && end > stats[index].bytes
-                    && !job.files.create_on_open
-                    && !job.extent.fill
-                {
-                    entry.made |= layout::lay_out(&entry.path, end, layout, job, context)?;
+                let longer = entry.kind == EntryKind::Regular && end > stats[index].bytes;
+                // A job that fills the storage by its own writes reserves nothing beforehand.
+                if longer && !job.files.create_on_open && (layout == Layout::Data || !job.extent.fill) {
+                    let (made, there) = layout::lay_out(&entry.path, end, layout, job, context)?;
+                    entry.made |= made;
+                    target.extents[index].size = extent.size.min(there.saturating_sub(extent.offset));
                 }
             }
             target.settle_cache(context.stop)?;
@@ -233,17 +233,27 @@ impl Target {
         }
     }
 
-    /// Forces the data that were written to every file out to the storage (`end_fsync`).
+    /// Forces the data that were written to every file out to the storage (`end_fsync`), or all data of the files' file
+    /// systems (`end_syncfs`).
     ///
     /// # Errors
-    /// open(2) or fsync(2) failed.
+    /// open(2), fsync(2) or syncfs(2) failed.
     pub fn sync_all(&mut self) -> Result<(), Error> {
         for index in 0..self.entries.len() {
             let was_open = self.entries[index].file.is_some();
             if matches!(self.entries[index].kind, EntryKind::Regular | EntryKind::Block | EntryKind::Commands) {
                 self.open(index as u32)?;
                 let entry = &self.entries[index];
-                entry.file.as_ref().map_or(Ok(()), |file| entry.sync(file, &self.job))?;
+                if let Some(file) = &entry.file {
+                    let syncs = &self.job.syncs;
+                    if syncs.end_fsync || entry.kind == EntryKind::Commands {
+                        entry.sync(file, &self.job)?;
+                    }
+                    if syncs.end_syncfs && entry.kind != EntryKind::Commands {
+                        file::sync_file_system(file)
+                            .map_err(|error| Error::system("cannot sync the file system of", &entry.path, error))?;
+                    }
+                }
             }
             if !was_open {
                 self.entries[index].file = None;
@@ -539,6 +549,11 @@ fn make_directories(paths: &[String], job: &Job) -> Result<(), Error> {
             .map_err(|error| Error::system("cannot create directory", parent.display().to_string(), error))?;
     }
     Ok(())
+}
+
+/// The bytes that are free for a job with `fill_device`; None for other jobs.
+fn free_for(job: &Job, paths: &[String]) -> Option<u64> {
+    job.extent.fill.then(|| paths.first().and_then(|path| room_at(path).ok()).map_or(0, |space| space.free))
 }
 
 /// Room on the file system that holds, or will hold, a path.

@@ -7,12 +7,13 @@ use std::path::Path;
 
 use job::Job;
 use job::job::{Amount, Plan};
+use measure::Direction;
 use sys::file;
 
 use super::layout::Layout;
 use super::safety::Precious;
 use super::size::{self, Existing};
-use super::{EntryKind, existing_file, names, open, paths_of, room_at};
+use super::{EntryKind, existing_file, free_for, names, open, paths_of};
 use crate::{Error, ErrorKind};
 
 /// Descriptors that a run needs beside those of its files: rings, logs, the standard three, libraries.
@@ -58,13 +59,11 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
                 continue;
             }
             let stats: Vec<Existing> = files.iter().map(|&(_, file)| file).collect();
-            let free = if job.extent.fill { room_at(&paths[0]).map_or(0, |space| space.available) } else { 0 };
-            let extents = size::extents(job, clone, &paths, &stats, free)?;
+            let extents = size::extents(job, clone, &paths, &stats, free_for(job, &paths))?;
             for ((path, (kind, file)), extent) in paths.iter().zip(&files).zip(&extents) {
                 let end = extent.offset + extent.size;
                 if *kind == EntryKind::Regular && !job.extent.fill && end > file.bytes {
-                    let takes_space = takes_space(job);
-                    rooms.need(path, if takes_space { end - file.bytes } else { 0 }, job)?;
+                    rooms.need(path, end - file.bytes, job)?;
                 }
             }
             descriptors += u64::from(job.files.open.unwrap_or(u32::MAX)).min(paths.len() as u64);
@@ -83,11 +82,36 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
+/// Warnings about jobs that may find their file system full: files that the jobs write are larger than the space that
+/// is free now, and nobody knows how far the jobs come. The function looks at the files and touches nothing.
+pub fn doubts_of_space(plan: &Plan) -> Vec<String> {
+    let mut rooms = Rooms { of_doubts: true, ..Rooms::default() };
+    for job in &plan.jobs {
+        let engine = job::engines::find(&job.engine);
+        let no_files = engine
+            .is_none_or(|engine| engine.diskless || engine.opens_files || engine.by_commands || engine.without_content);
+        let ends_well = job.extent.fill || job.errors.tolerates(Direction::Write, libc::ENOSPC);
+        let makes_no_data = job.files.create_on_open && !job.rw.directions.write;
+        if no_files || ends_well || makes_no_data || job.iolog.is_replay() {
+            continue;
+        }
+        if job.time.stonewall {
+            rooms.next_stage();
+        }
+        for clone in 0..job.process.clones.max(1) {
+            // A job that cannot be run is an error, which the run reports.
+            let _ = rooms.doubt(job, clone);
+        }
+    }
+    rooms.doubts()
+}
+
 /// True if the layout surely takes as many bytes as it makes the files longer. Of a job that writes the data itself,
-/// nobody knows how far it comes; and a file system may keep data that compress in less space.
-fn takes_space(job: &Job) -> bool {
+/// nobody knows how far it comes; and a file system may keep data in less space.
+fn takes_space(job: &Job, kind: i64) -> bool {
     let compressible = job.buffers.zero || job.buffers.compress_percent > 0 || !job.buffers.pattern.is_empty();
-    Layout::of(job) == Layout::Data && !compressible
+    let laid_out = Layout::of(job) == Layout::Data && !job.files.create_on_open;
+    laid_out && !compressible && !file::may_store_less(kind)
 }
 
 /// Refuses a log of `write_iolog` in the place of a file that the plan reads or measures, or of a device.
@@ -163,6 +187,8 @@ fn too_few_descriptors(wanted: u64, limit: u64, job: &Job) -> Error {
 struct Rooms {
     by_device: BTreeMap<u64, Room>,
     counted: BTreeSet<String>,
+    /// True if everything counts that the jobs may write; otherwise only what their layout surely takes.
+    of_doubts: bool,
 }
 
 struct Room {
@@ -197,16 +223,49 @@ impl Rooms {
         }
         let room = self.by_device.entry(device).or_insert_with(|| Room {
             place: parent.display().to_string(),
-            available: space.available,
+            available: if self.of_doubts { space.available } else { space.free },
             kept: 0,
             passing: 0,
             staying: 0,
             peak: 0,
         });
+        let bytes = if self.of_doubts || takes_space(job, space.kind) { bytes } else { 0 };
         let sum = if job.files.unlink { &mut room.passing } else { &mut room.staying };
         *sum = sum.saturating_add(bytes);
         room.peak = room.peak.max(room.kept.saturating_add(room.staying).saturating_add(room.passing));
         Ok(())
+    }
+
+    /// Counts the bytes that a clone may write beyond the ends of its files.
+    fn doubt(&mut self, job: &Job, clone: u32) -> Result<(), Error> {
+        let paths = names(job, clone)?;
+        let there = paths.iter().map(|path| existing_file(path, job)).collect::<Result<Vec<_>, _>>()?;
+        let stats: Vec<Existing> = there.iter().map(|&(_, file)| file).collect();
+        // Each byte that the job transfers takes a byte at most, unless the layout writes the files.
+        let written = match job.extent.io_size {
+            Some(Amount::Bytes(bytes)) if Layout::of(job) == Layout::Space => bytes / paths.len().max(1) as u64,
+            _ => u64::MAX,
+        };
+        for ((path, (kind, file)), extent) in
+            paths.iter().zip(&there).zip(size::extents(job, clone, &paths, &stats, None)?)
+        {
+            let longer = (extent.offset + extent.size).saturating_sub(file.bytes);
+            if *kind == EntryKind::Regular && longer > 0 {
+                self.need(path, longer.min(written), job)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn doubts(&self) -> Vec<String> {
+        let full = self.by_device.values().filter(|room| room.peak > room.available);
+        let text = |room: &Room| {
+            format!(
+                "the jobs' files may take {} bytes in {}, and {} are free: a job that comes so far ends with ENOSPC",
+                room.peak, room.place, room.available
+            )
+        };
+        full.map(text).collect()
     }
 
     fn next_stage(&mut self) {

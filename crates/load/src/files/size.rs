@@ -16,7 +16,8 @@ pub(super) struct Existing {
     pub growable: bool,
 }
 
-/// The extents of clone `clone`. `free` is how many bytes the file system has left, for `fill_device`.
+/// The extents of clone `clone`. `free` is how many bytes the file system has left, for `fill_device`; None where the
+/// files are not of this host.
 ///
 /// # Errors
 /// No size, a size smaller than a block, an offset beyond the end.
@@ -25,13 +26,14 @@ pub(super) fn extents(
     clone: u32,
     names: &[String],
     existing: &[Existing],
-    free: u64,
+    free: Option<u64>,
 ) -> Result<Vec<FileExtent>, Error> {
     let block = smallest_block(job);
     let count = existing.len() as u64;
     let extent = &job.extent;
     // A recorded log says which bytes of its files it needs, and may open files of which it needs none.
-    let may_be_empty = extent.fill || job.iolog.is_replay();
+    let filled_up = free.filter(|_| extent.fill && extent.size.is_none() && extent.file_size.is_none());
+    let may_be_empty = filled_up.is_some() || job.iolog.is_replay();
     let wanted = match extent.size {
         Some(Amount::Bytes(bytes)) => Some(bytes),
         _ => None,
@@ -71,10 +73,15 @@ pub(super) fn extents(
             extents.push(FileExtent { offset, size });
         }
         let last = extents.last_mut().expect("just pushed");
-        if extent.fill && file.growable {
-            last.size = free / count / block * block;
+        if let Some(free) = filled_up
+            && file.growable
+        {
+            // The storage ends the job, whatever it said before. Random offsets get a range that nothing can fill.
+            let most = ((u64::MAX >> 1) - offset) / count;
+            let spread = free.saturating_mul(2) / count;
+            last.size = if job.rw.random { spread.max(block).min(most) } else { most } / block * block;
         }
-        if extent.strided.is_some() && !extent.fill && file.bytes != u64::MAX {
+        if extent.strided.is_some() && filled_up.is_none() && file.bytes != u64::MAX {
             // Zones that are skipped lead beyond size=, as in fio: size= is what the job transfers.
             last.size = last.size.max(file.bytes.saturating_sub(offset));
         } else if let Some(Amount::Percent(percent)) = extent.size

@@ -264,7 +264,7 @@ fn measure<T: Traffic>(mut generator: Generator<T>, orders: &Orders) -> Measured
         gear.recorder.switch(gear.clock.now_ns());
     }
     // As in fio, the job is over when its data are stored: the last sync is part of its time.
-    if gear.job.syncs.end_fsync && outcome.is_ok() {
+    if gear.job.syncs.at_end() && outcome.is_ok() {
         outcome = gear.opened.sync_all(&mut *gear.engine).and(outcome);
         if outcome.is_ok() {
             traffic.all_synced();
@@ -336,11 +336,15 @@ fn place(job: &Job, clone: u32) -> Result<(), Error> {
     let failed = |what: &str, error| Error::system(what, format!("in job {}", job.name), error);
     set_memory_policy(&options.memory_policy)
         .map_err(|error| failed("cannot take memory as numa_mem_policy= asks for", error))?;
+    if let Some(name) = &options.comm {
+        process::set_thread_name(name).map_err(|error| failed("cannot take the name of comm=", error))?;
+    }
     if options.nice != 0 {
         process::set_nice(options.nice).map_err(|error| failed("cannot set nice=", error))?;
     }
     if let Some((class, level)) = options.io_priority {
-        process::set_io_priority(class, level).map_err(|error| failed("cannot set prio=, prioclass=", error))?;
+        process::set_io_priority(class, level, options.io_priority_hint)
+            .map_err(|error| failed("cannot set prio=, prioclass=, priohint=", error))?;
     }
     // Last: the new user may not be allowed to do the rest.
     process::set_identity(options.user, options.group)
@@ -371,7 +375,7 @@ pub(super) fn place_on_processors(job: &Job, clone: u32) -> Result<(), Error> {
         let cpus = if options.cpus_split { &options.cpus[mine..=mine] } else { &options.cpus };
         process::set_affinity(cpus).map_err(|error| {
             failed("cannot run on the processors of cpus_allowed=", error)
-                .hint("they are not online, or not allowed here")
+                .hint("one does not exist, or none is online and allowed here")
         })?;
     }
     Ok(())
@@ -453,5 +457,5 @@ fn same_blocks(job: &Job) -> bool {
 fn makes_durable(job: &Job) -> bool {
     let syncs = &job.syncs;
     let calls = syncs.fsync > 0 || syncs.fdatasync > 0 || syncs.range.is_some();
-    calls || syncs.end_fsync || syncs.fsync_on_close || job.files.sync != OpenSync::None
+    calls || syncs.at_end() || syncs.fsync_on_close || job.files.sync != OpenSync::None
 }

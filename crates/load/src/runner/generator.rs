@@ -219,10 +219,12 @@ impl<T: Traffic> Generator<'_, T> {
             pending: None,
             refused: Vec::new(),
             draining: None,
-            measuring_from: if ends_by_itself { u64::MAX } else { start_ns + time.ramp_ns },
+            measuring_from: if ends_by_itself { u64::MAX } else { start_ns.saturating_add(time.ramp_ns) },
             ramp_bytes: time.ramp_bytes,
             ends_at: match time.runtime_ns {
-                Some(runtime_ns) if window.is_none() => start_ns + time.ramp_ns + runtime_ns,
+                Some(runtime_ns) if window.is_none() => {
+                    start_ns.saturating_add(time.ramp_ns).saturating_add(runtime_ns)
+                }
                 _ => u64::MAX,
             },
             window,
@@ -311,7 +313,7 @@ impl<T: Traffic> Generator<'_, T> {
                 }
                 state.draining = None;
                 if new_pass {
-                    if self.gear.job.syncs.end_fsync {
+                    if self.gear.job.syncs.at_end() {
                         self.gear.opened.sync_all(&mut *self.gear.engine)?;
                     }
                     self.gear.opened.next_pass(&mut *self.gear.engine)?;
@@ -664,7 +666,8 @@ impl<T: Traffic> Generator<'_, T> {
     fn failed(&mut self, direction: Direction, op: &Op, result: i64, state: &mut State) -> Result<(), Error> {
         // Nothing transferred where something was asked: the end of the file (read) or of the device (write).
         let errno = if result < 0 { -result as i32 } else { libc::EIO };
-        if self.gear.job.extent.fill && direction == Direction::Write && errno == libc::ENOSPC {
+        let is_full = matches!(errno, libc::ENOSPC | libc::EDQUOT);
+        if self.gear.job.extent.fill && direction == Direction::Write && is_full {
             // An op that was drawn before waits in `pending`: if it is a write, it meets the same end.
             if !self.traffic.is_full() {
                 state.end = Some(End::Done);
@@ -766,7 +769,7 @@ impl<T: Traffic> Generator<'_, T> {
             self.gear.recorder.began(backlog);
             // The runtime counts from the end of the ramp as it really was.
             if let Some(runtime) = self.gear.job.time.runtime_ns {
-                state.ends_at = state.now + runtime;
+                state.ends_at = state.now.saturating_add(runtime);
             }
             self.measured(state.now);
         }

@@ -104,6 +104,11 @@ impl OpLogs {
             format!("{prefix}_{figure}{number}.log{suffix}")
         };
         let create = |path: &String| {
+            // The name of a job may have slashes in it.
+            if let Some(folder) = std::path::Path::new(path).parent() {
+                std::fs::create_dir_all(folder)
+                    .map_err(|error| Error::system("cannot make the folder of the log", path, error))?;
+            }
             let mut options = File::options();
             options.create(true).write(true);
             // Without per_job_logs all clones append to one file.
@@ -172,9 +177,9 @@ impl OpLogs {
     pub fn start(&mut self, now_ns: u64) {
         self.start_ns = now_ns;
         self.rate_window = Window { start_ns: now_ns, ..Window::default() };
-        self.window_end_ns = if self.average_ns > 0 { now_ns + self.average_ns } else { u64::MAX };
+        self.window_end_ns = if self.average_ns > 0 { now_ns.saturating_add(self.average_ns) } else { u64::MAX };
         if let Some(histogram) = &mut self.histogram {
-            histogram.end_ns = now_ns + histogram.interval_ns;
+            histogram.end_ns = now_ns.saturating_add(histogram.interval_ns);
         }
     }
 

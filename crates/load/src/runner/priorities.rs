@@ -38,7 +38,8 @@ impl Priorities {
 
 /// The priority of the clone itself (`prio`, `prioclass`); 0: it has none.
 pub(super) fn usual(job: &Job) -> u16 {
-    job.process.io_priority.map_or(0, |(class, level)| io_priority_value(class, level))
+    let hint = job.process.io_priority_hint;
+    job.process.io_priority.map_or(0, |(class, level)| io_priority_value(class, level, hint))
 }
 
 #[cfg(test)]

@@ -105,10 +105,10 @@ impl Timing {
     fn consider_pause(&mut self, now: u64) {
         let Some(think) = &mut self.think else { return };
         if let Some(pause) = think.pause(self.issued, self.completed, now.saturating_sub(self.started_at)) {
-            self.spin_until = now + pause.spin_ns;
-            self.not_before = self.spin_until + pause.sleep_ns;
+            self.spin_until = now.saturating_add(pause.spin_ns);
+            self.not_before = self.spin_until.saturating_add(pause.sleep_ns);
             if let Some(arrivals) = self.arrivals.as_mut().filter(|_| self.postpones) {
-                arrivals.postpone(pause.spin_ns + pause.sleep_ns);
+                arrivals.paused(pause.spin_ns.saturating_add(pause.sleep_ns));
             }
         }
     }

@@ -26,8 +26,8 @@ impl Passes {
     /// # Errors
     /// An extent in which not one block fits.
     pub fn new(job: &Job, clone: u32, extents: &[FileExtent], zones: Option<Zones>) -> Result<Passes, Error> {
-        let workload = Workload::new(job, clone, extents)
-            .map_err(|error| Error::usage(error.to_string(), format!("in job {}", job.name), ""))?;
+        let workload =
+            Workload::new(job, clone, extents).map_err(|error| Error::usage(error.to_string(), String::new(), ""))?;
         let passes = job.time.loops.max(1);
         let total_bytes = workload.pass_bytes().saturating_mul(passes);
         let left = if job.time.time_based { None } else { Some(passes - 1) };
