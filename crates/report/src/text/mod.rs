@@ -14,7 +14,7 @@ pub use run::run;
 pub use sweep::{sweep, sweep_findings, sweep_rows};
 pub use table::Table;
 
-pub(crate) use comparison::{changed, named, value, word};
+pub(crate) use comparison::{changed, disturbed_sides, named, value, word};
 pub(crate) use files::{OVER_ITERATIONS, described as described_files, over_iterations};
 pub(crate) use hosts::{
     COLUMNS as HOST_COLUMNS, figures as host_figures, skew as host_skew, together as hosts_together, work as host_work,
