@@ -160,8 +160,10 @@ const UNTOLD: &str = "the result does not record the kind of storage";
 /// The judgement on one job's numbers. It uses the job's result and nothing else.
 pub fn for_job(job: &JobResult) -> Judgement {
     let mut judged = Judgement::default();
-    // A job that moved nothing has no numbers to doubt; its error says why.
+    // A job that moved nothing has no numbers to doubt; its error says why, and its events say how it came to that.
     if job.total_ops() == 0 && job.verified.is_none_or(|verified| verified.mismatches == 0) {
+        let happened = disturbed(&job.disturbances);
+        judged.enter("disturbed", Basis::applies(happened.is_some()), happened);
         return judged;
     }
     for rule in JOB_RULES {
