@@ -196,7 +196,8 @@ fn faults() -> Vec<Fault> {
     ]
 }
 
-/// A target with the fault in the reads, or in the writes, that `when` names by their number from 0. Writes move by R2T.
+/// A target with the fault in the reads, or in the writes, that `when` names by their number from 0. Writes move by
+/// R2T.
 fn faulty(mood: &Mood, rw: &str, when: impl Fn(u32) -> bool + Send + Sync + 'static) -> (double::Server, String) {
     let opcode = if rw == WRITE { nvmf::spec::opcode::io::WRITE } else { nvmf::spec::opcode::io::READ };
     let (count, mood) = (AtomicU32::new(0), mood.clone());
