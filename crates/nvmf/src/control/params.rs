@@ -27,7 +27,7 @@ pub enum ParamKind {
     Any,
 }
 
-/// Bytes of a text at most: those of a path (PATH_MAX). Names are answered again and again, so that their length counts.
+/// Bytes of a text at most: those of a path (PATH_MAX). Answers repeat names again and again.
 pub const TEXT_MAX_BYTES: usize = 4096;
 /// Bytes of a value that an error repeats at most.
 const REPEATED_BYTES: usize = 200;

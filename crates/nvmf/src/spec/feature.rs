@@ -131,8 +131,8 @@ pub fn fields(id: u8) -> u32 {
     }
 }
 
-/// True if the data are a [`HOST_BEHAVIOR`] (Base specification 2.0, figure 359): ACRE, ETDAS and LBAFEE are 0 or 1, and
-/// reserved bytes are zeros.
+/// True if the data are a [`HOST_BEHAVIOR`] (Base specification 2.0, figure 359): ACRE, ETDAS and LBAFEE are 0 or 1,
+/// and reserved bytes are zeros.
 pub fn is_host_behavior(data: &[u8; 512]) -> bool {
     data[..3].iter().all(|&field| field <= 1) && data[3..].iter().all(|&byte| byte == 0)
 }
@@ -148,7 +148,8 @@ pub fn queues_value(queues: u16) -> u32 {
     zero_based | zero_based << 16
 }
 
-/// I/O queues in a value of [`NUMBER_OF_QUEUES`]: the smaller of both kinds; 0 if one of them is 65536, which is invalid.
+/// I/O queues in a value of [`NUMBER_OF_QUEUES`]: the smaller of both kinds; 0 if one of them is 65536, which is not
+/// valid.
 pub fn queues(value: u32) -> u16 {
     let (submission, completion) = (value as u16, (value >> 16) as u16);
     if submission.max(completion) == u16::MAX { 0 } else { submission.min(completion) + 1 }

@@ -377,8 +377,8 @@ fn set_features(
         }
         // Section 5.27.1.25: over Fabrics the identifier came with Connect, and tells hosts apart.
         feature::HOST_IDENTIFIER => Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
-        // NVM Command Set specification 1.0, section 4.1.3.2: Identify Namespace does not offer the error that DULBE asks
-        // for (NSFEAT bit 2).
+        // NVM Command Set specification 1.0, section 4.1.3.2: Identify Namespace does not offer the error that DULBE
+        // asks for (NSFEAT bit 2).
         feature::ERROR_RECOVERY if command.cdw11 & feature::DULBE != 0 => invalid,
         feature::WRITE_ATOMICITY | feature::ARBITRATION | feature::ERROR_RECOVERY => {
             state.features.insert(id, command.cdw11 & feature::fields(id));

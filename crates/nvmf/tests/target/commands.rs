@@ -236,8 +236,8 @@ fn logs_and_features() {
     assert_eq!(admin.command(Command::new(admin::KEEP_ALIVE, 0), &[]).status, Status::SUCCESS);
 }
 
-/// A feature takes the fields that the controller has, each in its range, and reads back what is in force: reserved bits
-/// are zeros. What is refused changes nothing.
+/// A feature takes the fields that the controller has, each in its range, and reads back what is in force: reserved
+/// bits are zeros. A value that the controller refuses changes nothing.
 #[test]
 fn a_feature_takes_the_fields_that_the_controller_has() {
     let served = Served::plain();
@@ -432,7 +432,7 @@ fn no_change_of_a_namespace_is_lost_while_the_page_is_read() {
     });
 }
 
-/// The timeout of a host has whole units of KAS, and is no shorter than the transport's.
+/// The timeout of a host has whole units of KAS, and lasts at least as long as the transport's.
 #[test]
 fn keep_alive_timeouts_are_as_long_as_the_transport_says() {
     let options = Options { least_keep_alive_ms: 7000, keep_alive_units: 50, ..Options::default() };

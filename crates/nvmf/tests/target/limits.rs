@@ -119,7 +119,7 @@ fn a_command_at_a_limit_succeeds_and_one_beyond_it_is_refused() {
             (Status::SUCCESS, field),
             "{what}"
         );
-        // Without a limit, as many as the field of the command can name. Hosts hear of 32 MiB: 65536 of the smallest blocks.
+        // Without a limit, as many as the field of the command can name. Hosts hear of 65536 of the smallest blocks.
         let (most, beyond) = match limits.zeroed_pages_log2 {
             0 => {
                 assert_eq!(wzsl, 13, "{what}");
