@@ -5,7 +5,7 @@ use common::*;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 /// All regular files below a directory.
 fn tree(directory: &Path) -> Vec<PathBuf> {
@@ -1402,4 +1402,20 @@ fn nothing_keeps_running_when_a_wrapper_gets_a_signal() {
             }
         }
     }
+}
+
+/// A limit on the size of files cuts each write: the rest is another call, which is counted and warned of.
+#[test]
+fn a_write_that_another_call_has_to_complete_is_counted() {
+    let place = directory();
+    // Limits of the shell have blocks of 512 or 1024 bytes: each is below the 20 KiB of a file.
+    let script = "trap '' XFSZ; ulimit -f 9; exec \"$0\" files --op create --files 3 --size 20k --record 20k --json \
+                  --continue-on-error";
+    let program = env!("CARGO_BIN_EXE_plimsoll");
+    let output = Command::new("sh").arg("-c").arg(script).arg(program).current_dir(place.path()).output().unwrap();
+    let result = json(&output);
+    let create = phase(&result, "create");
+    assert_eq!(create["disturbances"]["short_transfers"], 3, "{create}");
+    let codes: Vec<&Value> = create["verdicts"].as_array().unwrap().iter().map(|verdict| &verdict["code"]).collect();
+    assert!(codes.contains(&&"disturbed".into()), "{codes:?}");
 }

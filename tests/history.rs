@@ -52,6 +52,29 @@ fn a_change_is_named_with_its_day_and_its_size() {
     assert!(page.contains("The results changed") && page.contains("<svg") && !page.contains("<script"), "a page");
 }
 
+/// A sweep whose connections broke is named with its counts in the text, in JSON and on the page.
+#[test]
+fn a_disturbed_sweep_is_named() {
+    let place = directory();
+    results(place.path(), &level(100_000.0, 2));
+    let text = stdout(&succeed(place.path(), &["history", "."]));
+    assert!(!text.contains("disturbed"), "{text}");
+    let mut sweep = json_file(&place.path().join("7.json"));
+    let point = |lost: u32| {
+        let mut point = measure::schema::Point { x: lost.into(), ..Default::default() };
+        point.job.disturbances.connections_lost = lost.into();
+        serde_json::to_value(point).unwrap()
+    };
+    sweep["curves"][0]["points"] = vec![point(2), point(3)].into();
+    file(place.path(), "7.json", sweep.to_string());
+    let text = stdout(&succeed(place.path(), &["history", "."]));
+    let said = "7.json was disturbed: 5 connections lost";
+    assert!(text.contains(said) && page_of(place.path()).contains(said), "{text}");
+    let seen = json(&succeed(place.path(), &["history", ".", "--json"]));
+    let mut counts = seen[0]["results"].as_array().unwrap().iter().map(|one| &one["disturbances"]["connections_lost"]);
+    assert!(counts.clone().count() == 2 && counts.any(|count| count == 5), "{seen}");
+}
+
 #[test]
 fn a_gain_is_a_change_and_no_failure() {
     let place = directory();

@@ -3,6 +3,8 @@
 mod common;
 use common::served::{NQN, Served, closed_port};
 use common::*;
+use serde_json::Value;
+use std::path::Path;
 
 const HOST: &str = "nqn.2016-06.io.spdk:host1";
 
@@ -129,92 +131,213 @@ fn a_log_is_replayed_on_a_namespace() {
 
 #[path = "../crates/nvmf/tests/double/mod.rs"]
 mod double;
-use double::{Mood, Style, Whim};
-use nvmf::pdu::{Agreement, C2hData, MAX_HEADER_BYTES, R2t};
+use double::{Mood, Style, Wrong};
 use nvmf::spec::Status;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A target whose I/O commands have this fate, by their number.
-fn faulty(fate: impl Fn(u32, u16) -> Mood + Send + Sync + 'static) -> double::Server {
-    let count = AtomicU32::new(0);
-    let whim: Whim = Arc::new(move |command| fate(count.fetch_add(1, Ordering::Relaxed), command.cid));
-    double::Server::start(Style::default(), 1 << 20, whim)
+/// A fault of a target, and what a run makes of it.
+struct Fault {
+    name: &'static str,
+    mood: Mood,
+    rw: &'static str,
+    more: &'static [&'static str],
+    /// The count of the events; empty if a single fault ends the run.
+    count: &'static str,
+    /// The words of the error, where the fault stays.
+    says: &'static str,
 }
 
-fn unit(write: impl FnOnce(&Agreement, &mut [u8]) -> usize, data: usize) -> Vec<u8> {
-    let mut bytes = vec![0; MAX_HEADER_BYTES];
-    let len = write(&Agreement::default(), &mut bytes);
-    bytes.truncate(len);
-    bytes.resize(len + data, 0);
-    bytes
-}
+const READ: &str = "--rw=randread";
+const WRITE: &str = "--rw=randwrite";
 
-fn at(server: &double::Server) -> String {
-    let nqn = Style::default().subnqn;
-    format!("--filename=trtype=tcp traddr=127.0.0.1 trsvcid={} subnqn={nqn} ns=1", server.address.port())
-}
-
-/// Each connection lost, each retry and each repeat is in the text, in fio's JSON, and a warning.
-#[test]
-fn events_that_distort_a_run_are_counted_and_warned_of() {
-    let place = directory();
-    for (name, count, fate) in [
-        (
-            "close",
-            "connections_lost",
-            (|n, _| if n % 10 == 5 { Mood::Close } else { Mood::Serve }) as fn(u32, u16) -> Mood,
+fn faults() -> Vec<Fault> {
+    let (header, data) = (&["--digest_enable=HEADER"][..], &["--digest_enable=DATA"][..]);
+    let fault = |name, mood, rw, count, says| Fault { name, mood, rw, more: &[], count, says };
+    let breaks = |name, wrong, rw, says| fault(name, Mood::Wrong(wrong), rw, "connections_lost", says);
+    let status = |name, status, count, says| fault(name, Mood::Fail(status), READ, count, says);
+    vec![
+        fault("close", Mood::Close, READ, "connections_lost", "closed the connection"),
+        fault("silence", Mood::Ignore, READ, "timeouts", "no answer for 1 s"),
+        breaks("data with a gap", Wrong::Gap, READ, "DATAO"),
+        breaks("data twice", Wrong::Twice, READ, "DATAO"),
+        breaks("more data than asked for", Wrong::Over, READ, "DATAL"),
+        breaks("data at a wrong offset", Wrong::Offset, READ, "DATAO"),
+        breaks("data for another command", Wrong::OtherCommand, READ, "CCCID"),
+        Fault { more: header, ..breaks("a wrong header digest", Wrong::HeaderDigest, READ, "HDGST") },
+        breaks("R2T for too much", Wrong::R2tOver, WRITE, "R2TL"),
+        breaks("R2T for nothing", Wrong::R2tEmpty, WRITE, "R2TL"),
+        breaks("R2T at a wrong offset", Wrong::R2tOffset, WRITE, "R2TO"),
+        breaks("R2T for a read", Wrong::R2tForRead, READ, "CCCID"),
+        fault(
+            "an early response to a read",
+            Mood::Wrong(Wrong::Early),
+            READ,
+            "requests_retried",
+            "damaged, or missing",
         ),
-        ("not ready", "requests_retried", |n, _| {
-            if n % 10 == 5 { Mood::Fail(Status::NAMESPACE_NOT_READY) } else { Mood::Serve }
-        }),
-        ("path", "path_waits", |n, _| if n == 5 { Mood::Fail(Status::ANA_INACCESSIBLE) } else { Mood::Serve }),
-        ("by host", "path_waits", |n, _| if n == 5 { Mood::Fail(Status::ABORTED_BY_HOST) } else { Mood::Serve }),
-        ("damage", "requests_retried", |n, _| if n == 5 { Mood::Shorten } else { Mood::Serve }),
-        ("silent", "timeouts", |n, _| if n == 5 { Mood::Ignore } else { Mood::Serve }),
-    ] {
-        let server = faulty(fate);
-        let filename = at(&server);
-        let limits = ["--number_ios=120", "--reconnect_delay=0", "--io_timeout=1", "--iodepth=4"];
-        let output = run(place.path(), &[&load(&filename, "--rw=randread")[..], &limits].concat());
-        let said = stdout(&output);
-        assert_eq!(output.status.code(), Some(0), "{name}: {said}");
-        assert!(said.contains("disturbed"), "{name}: {said}");
-        let json = [&limits[..], &["--output-format=json"]].concat();
-        let server = faulty(fate);
-        let filename = at(&server);
-        let said = stdout(&run(place.path(), &[&load(&filename, "--rw=randread")[..], &json].concat()));
-        let value: serde_json::Value = serde_json::from_str(&said).expect(&said);
-        assert!(value["jobs"][0]["disturbances"][count].as_u64() > Some(0), "{name}: {said}");
+        fault(
+            "an early response to a write",
+            Mood::Wrong(Wrong::Early),
+            WRITE,
+            "requests_retried",
+            "damaged, or missing",
+        ),
+        fault("half of the data", Mood::Shorten, READ, "requests_retried", "damaged, or missing"),
+        Fault {
+            more: data,
+            ..fault("a wrong data digest", Mood::Damage, READ, "requests_retried", "damaged, or missing")
+        },
+        status("not ready", Status::NAMESPACE_NOT_READY, "requests_retried", "Namespace Not Ready"),
+        status("no path", Status::ANA_INACCESSIBLE, "path_waits", "Asymmetric Access Inaccessible"),
+        status("aborted by the host", Status::ABORTED_BY_HOST, "path_waits", "Command Aborted By Host"),
+        status("not ready for good", Status::NAMESPACE_NOT_READY.do_not_retry(), "", "Namespace Not Ready"),
+        status("out of range", Status::LBA_OUT_OF_RANGE.do_not_retry(), "", "LBA Out of Range"),
+    ]
+}
+
+/// A target with the fault in the reads, or in the writes, that `when` names by their number from 0. Writes move by
+/// R2T.
+fn faulty(mood: &Mood, rw: &str, when: impl Fn(u32) -> bool + Send + Sync + 'static) -> (double::Server, String) {
+    let opcode = if rw == WRITE { nvmf::spec::opcode::io::WRITE } else { nvmf::spec::opcode::io::READ };
+    let (count, mood) = (AtomicU32::new(0), mood.clone());
+    let whim: double::Whim = Arc::new(move |command| {
+        let is_hit = command.opcode == opcode && when(count.fetch_add(1, Ordering::Relaxed));
+        if is_hit { mood.clone() } else { Mood::Serve }
+    });
+    let style = Style { capsule_bytes: 0, ..Style::default() };
+    let subnqn = style.subnqn;
+    let server = double::Server::start(style, 1 << 20, whim);
+    let port = server.address.port();
+    (server, format!("trtype=tcp traddr=127.0.0.1 trsvcid={port} subnqn={subnqn} ns=1"))
+}
+
+/// Limits that are short because the target is near.
+const LIMITS: [&str; 5] =
+    ["--number_ios=120", "--iodepth=4", "--reconnect_delay=0", "--io_timeout=1", "--ctrl_loss_tmo=2"];
+
+/// Controllers of a run without a fault: one for the look at the namespace beforehand, and one for the requests. Each
+/// has a connection of administration and one for requests.
+const CONTROLLERS: u32 = 2;
+
+/// Codes of all verdicts of a job.
+fn verdicts(job: &Value) -> Vec<&str> {
+    job["verdicts"].as_array().expect("verdicts").iter().filter_map(|verdict| verdict["code"].as_str()).collect()
+}
+
+/// A run against this target: its status, its report, and its job as saved.
+fn run_against(place: &Path, filename: &str, fault: &Fault) -> (Option<i32>, String, Value) {
+    let filename = format!("--filename={filename}");
+    let arguments = [&load(&filename, fault.rw)[..], &LIMITS, fault.more, &["--save=saved.json"]].concat();
+    let output = run(place, &arguments);
+    let saved = json_file(&place.join("saved.json"));
+    (output.status.code(), stdout(&output), saved["jobs"][0].clone())
+}
+
+/// A fault that passes costs the run nothing but time, which the result says in text, in both kinds of JSON and as a
+/// verdict. Do Not Retry is the exception.
+#[test]
+fn each_fault_that_passes_is_survived_counted_and_warned_of() {
+    let place = directory();
+    for fault in faults() {
+        let (server, filename) = faulty(&fault.mood, fault.rw, |number| number == 5);
+        let (status, said, job) = run_against(place.path(), &filename, &fault);
+        let name = fault.name;
+        if fault.count.is_empty() {
+            assert_eq!((status, said.contains(fault.says)), (Some(1), true), "{name}: {said}");
+            continue;
+        }
+        assert_eq!((status, said.contains("\n  disturbed ")), (Some(0), true), "{name}: {said}");
+        assert!(job["disturbances"][fault.count].as_u64() > Some(0), "{name}: {}", job["disturbances"]);
+        assert!(verdicts(&job).contains(&"disturbed"), "{name}: {:?}", verdicts(&job));
+        let repeated = job["disturbances"]["requests_repeated"].as_u64().unwrap();
+        assert!(repeated <= 4, "{name}: the requests of one connection, once: {repeated}");
+        let connections = server.connections.load(Ordering::Relaxed);
+        assert!(connections <= 2 * CONTROLLERS + 2, "{name}: {connections} connections");
+    }
+    let (_server, filename) = faulty(&Mood::Close, READ, |number| number == 5);
+    let filename = format!("--filename={filename}");
+    let output = run(place.path(), &[&load(&filename, READ)[..], &LIMITS, &["--output-format=json"]].concat());
+    assert!(json(&output)["jobs"][0]["disturbances"]["connections_lost"].as_u64() > Some(0), "{}", stdout(&output));
+}
+
+/// A fault that stays ends the run: the error names it, and the target is not flooded with connections.
+#[test]
+fn each_fault_that_stays_ends_the_run_with_its_name() {
+    let place = directory();
+    for fault in faults() {
+        for from in [0, 5] {
+            let (server, filename) = faulty(&fault.mood, fault.rw, move |number| number >= from);
+            let (status, said, job) = run_against(place.path(), &filename, &fault);
+            let name = fault.name;
+            assert_eq!((status, said.contains(fault.says)), (Some(1), true), "{name}, from {from}: {said}");
+            if !fault.count.is_empty() {
+                assert!(job["disturbances"][fault.count].as_u64() > Some(0), "{name}: {}", job["disturbances"]);
+                assert!(verdicts(&job).contains(&"disturbed"), "{name}: {:?}", verdicts(&job));
+            }
+            // Four requests in flight with six attempts each, together or one after the other.
+            let connections = server.connections.load(Ordering::Relaxed);
+            assert!(connections <= 2 * (CONTROLLERS + 4 * 6), "{name}, from {from}: {connections} connections");
+        }
     }
 }
 
-/// A fault that repeats do not mend ends the run in bounded time, and the error names the fault.
+/// Without answers to keep-alives the connection is given up and made again, as often as the run is long.
 #[test]
-fn a_target_that_never_serves_ends_the_run_with_its_fault() {
+fn a_target_without_keep_alives_is_left_and_found_again() {
     let place = directory();
-    let gap =
-        |cid| unit(|a, out| C2hData { cid, offset: 512, length: 512, last: false, success: false }.write(a, out), 512);
-    let r2t = |cid| unit(|a, out| R2t { cid, ttag: 9, offset: 0, length: 4096 }.write(a, out), 0);
-    let unknown = |cid: u16| {
-        unit(|a, out| C2hData { cid: cid + 99, offset: 0, length: 512, last: false, success: false }.write(a, out), 512)
+    let style = Style { keep_alive: false, ..Style::default() };
+    let server = double::Server::start(style, 1 << 20, Arc::new(|_| Mood::Serve));
+    let (port, nqn) = (server.address.port(), Style::default().subnqn);
+    let filename = format!("--filename=trtype=tcp traddr=127.0.0.1 trsvcid={port} subnqn={nqn} ns=1");
+    let more = ["--keep_alive_tmo=1", "--reconnect_delay=0", "--time_based", "--runtime=3", "--save=saved.json"];
+    let output = succeed(place.path(), &[&load(&filename, READ)[..], &more].concat());
+    let job = &json_file(&place.path().join("saved.json"))["jobs"][0];
+    assert!(job["disturbances"]["connections_lost"].as_u64() > Some(0), "{}", stdout(&output));
+    assert!(verdicts(job).contains(&"disturbed"), "{}", stdout(&output));
+}
+
+/// A sweep and a comparison go on through faults that pass, and count them; one that stays ends them.
+#[test]
+fn a_sweep_and_a_comparison_count_the_faults_of_a_target() {
+    let place = directory();
+    let job = |filename: &str| {
+        let lines = ["[j]", "ioengine=nvme_tcp", "rw=randread", "bs=4k", "size=1m", "number_ios=120", "io_timeout=1"];
+        // A colon separates files, and `=` and spaces stand for themselves.
+        format!("{}\nreconnect_delay=0\nctrl_loss_tmo=2\nfilename={filename}\n", lines.join("\n"))
     };
-    type Fate = Box<dyn Fn(u32, u16) -> Mood + Send + Sync>;
-    let faults: [(&str, Fate); 6] = [
-        ("closed the connection", Box::new(|_, _| Mood::Close)),
-        ("DATAO", Box::new(move |_, cid| Mood::Say(gap(cid)))),
-        ("CCCID", Box::new(move |_, cid| Mood::Say(r2t(cid)))),
-        ("CCCID", Box::new(move |_, cid| Mood::Say(unknown(cid)))),
-        ("no answer for 1 s", Box::new(|_, _| Mood::Ignore)),
-        ("LBA Out of Range", Box::new(|_, _| Mood::Fail(Status::LBA_OUT_OF_RANGE.do_not_retry()))),
-    ];
-    for (fault, fate) in faults {
-        let server = faulty(fate);
-        let filename = at(&server);
-        let limits = ["--number_ios=120", "--reconnect_delay=0", "--io_timeout=1", "--iodepth=4"];
-        let output = run(place.path(), &[&load(&filename, "--rw=randread")[..], &limits].concat());
-        let said = stdout(&output);
-        assert_eq!(output.status.code(), Some(1), "{fault}: {said}");
-        assert!(said.contains(fault), "{fault}: {said}");
+    for (mood, says) in [
+        (Mood::Close, "closed the connection"),
+        (Mood::Wrong(Wrong::Gap), "DATAO"),
+        (Mood::Fail(Status::NAMESPACE_NOT_READY), "Namespace Not Ready"),
+    ] {
+        let (_server, filename) = faulty(&mood, READ, |number| number % 40 == 5);
+        let sweep = ["sweep", "--engine=nvme_tcp", "--iodepth=1,4", "--time=1s", "--bs=4k", "--size=64k", "--json"];
+        let limits = ["--reconnect_delay=0", "--io_timeout=1", "--ctrl_loss_tmo=2", &filename];
+        let result = json(&succeed(place.path(), &[&sweep[..], &limits].concat()));
+        let points = result["curves"][0]["points"].as_array().expect("points");
+        for point in points {
+            let (count, codes) = (&point["job"]["disturbances"], verdicts(&point["job"]));
+            let events = count["connections_lost"].as_u64().max(count["requests_retried"].as_u64());
+            assert!(events > Some(0) && codes.contains(&"disturbed"), "{mood:?}: {count} {codes:?}");
+        }
+        let (_quiet, other) = faulty(&Mood::Serve, READ, |_| false);
+        file(place.path(), "a.fio", job(&filename));
+        file(place.path(), "b.fio", job(&other));
+        let compare = ["compare", "a.fio", "b.fio", "--pairs=2", "--json"];
+        let result = json(&run(place.path(), &compare));
+        let said: Vec<&str> = result["verdicts"]
+            .as_array()
+            .expect("verdicts")
+            .iter()
+            .filter(|one| one["code"] == "disturbed")
+            .filter_map(|one| one["what"].as_str())
+            .collect();
+        assert!(matches!(said[..], [one] if one.starts_with("A: the run met ")), "{mood:?}: {said:?}");
+
+        let (_server, filename) = faulty(&mood, READ, |number| number >= 5);
+        let limits = ["--reconnect_delay=0", "--io_timeout=1", "--ctrl_loss_tmo=2", &filename];
+        let line = refused(place.path(), &[&sweep[..], &limits].concat());
+        assert!(line.contains(says), "{mood:?}: {line}");
     }
 }

@@ -5,7 +5,7 @@ use report::html::{Frame, Table, cards};
 use report::svg::{Axis, Chart, Format, Series as Line, escape};
 
 use super::series::{Figure, Series};
-use super::table::{cells_of, nameless, sentences};
+use super::table::{cells_of, remarks, sentences};
 
 /// The page: no script, nothing from the network.
 pub fn page(history: &[Series]) -> String {
@@ -32,7 +32,7 @@ pub fn page(history: &[Series]) -> String {
 fn part(series: &Series) -> String {
     let said: String = sentences(series)
         .iter()
-        .chain(&nameless(series))
+        .chain(&remarks(series))
         .map(|text| format!("<p class=\"about\">{}</p>", escape(text)))
         .collect();
     let iops = Axis::linear("IOPS").format(Format::Count);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use measure::change::{self, ChangePoint};
 use measure::figures;
-use measure::schema::{Answer, Curve, Estimate, LoadLine, SweepResult};
+use measure::schema::{Answer, Curve, Disturbances, Estimate, LoadLine, SweepResult};
 
 /// The probability that noise alone shows any change on the whole page.
 const ALPHA: f64 = 0.05;
@@ -27,6 +27,8 @@ pub struct Entry {
     pub file: String,
     /// The program's version that measured.
     pub version: String,
+    /// The events that distort the sweep's figures.
+    pub disturbances: Disturbances,
     /// The curve's line; None if there was none.
     line: Option<LoadLine>,
 }
@@ -163,6 +165,7 @@ fn entry(path: &Path, sweep: &SweepResult, curve: &Curve) -> Entry {
         started_unix_ms: sweep.provenance.started_unix_ms,
         file: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         version: sweep.provenance.version.clone(),
+        disturbances: curve.disturbances(),
         line: curve.line.clone(),
     }
 }
@@ -219,7 +222,8 @@ mod tests {
     #[test]
     fn the_reason_is_that_of_the_sweep() {
         let reason = |line: Option<LoadLine>| {
-            Entry { started_unix_ms: 0, file: String::new(), version: String::new(), line }.reason()
+            let (file, version) = (String::new(), String::new());
+            Entry { started_unix_ms: 0, file, version, disturbances: Disturbances::default(), line }.reason()
         };
         let rising = LoadLine { still_rising: true, ..LoadLine::default() };
         assert_eq!(reason(Some(rising.clone())), "the curve is still rising");

@@ -23,16 +23,25 @@ fn part(series: &Series, style: Style) -> String {
         table.row(cells);
     }
     let mut out = format!("{}\n{}", series.name, table.cut(style.width.saturating_sub(2)).render(style, 2));
-    for sentence in nameless(series).iter().chain(&sentences(series)) {
+    for sentence in remarks(series).iter().chain(&sentences(series)) {
         out += &format!("  {sentence}\n");
     }
     out
 }
 
 /// A sentence for each result without a plateau.
-pub fn nameless(series: &Series) -> Vec<String> {
+fn nameless(series: &Series) -> Vec<String> {
     let without = series.entries.iter().filter(|entry| entry.figure(Figure::Plateau).is_none());
     without.map(|entry| format!("{} names no plateau: {}", entry.file, entry.reason())).collect()
+}
+
+/// The sentences on single results: those that were disturbed, and those without a plateau.
+pub fn remarks(series: &Series) -> Vec<String> {
+    let disturbed = series.entries.iter().filter_map(|entry| match entry.disturbances.listed() {
+        none if none.is_empty() => None,
+        events => Some(format!("{} was disturbed: {events}", entry.file)),
+    });
+    disturbed.chain(nameless(series)).collect()
 }
 
 /// A value and its interval in two cells.
@@ -89,6 +98,7 @@ pub fn json(history: &[Series]) -> Value {
         json!({
             "started_unix_ms": entry.started_unix_ms, "result": entry.file, "version": entry.version,
             "plateau_iops": entry.figure(Figure::Plateau), "load_line": entry.figure(Figure::LoadLine),
+            "disturbances": entry.disturbances,
         })
     };
     let changes = |series: &Series, figure: Figure| -> Value {

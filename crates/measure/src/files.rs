@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Histogram;
 use crate::hosts::HostsResult;
 use crate::over_time::OverTime;
-use crate::schema::{CpuUsage, DiskUtil, Ended, JobError, Provenance, Storage, Verified};
+use crate::schema::{CpuUsage, DiskUtil, Disturbances, Ended, JobError, Provenance, Storage, Verified};
 use crate::verdict::{Check, Verdict};
 
 /// The result of `plimsoll files`.
@@ -124,6 +124,9 @@ pub struct PhaseResult {
     pub over_time: Option<OverTime>,
     /// Of `--verify`: blocks that were compared.
     pub verified: Option<Verified>,
+    /// Events that distort the figures.
+    #[serde(default)]
+    pub disturbances: Disturbances,
     /// True if the phase read files that this very run had written: they may come from memory.
     pub reads_own_writes: bool,
     /// Statements about this phase's numbers.
@@ -264,6 +267,7 @@ impl PhaseResult {
             intervals: _, // with the course of `self`, below
             over_time,
             verified,
+            disturbances,
             reads_own_writes,
             verdicts: _,
             checks: _,
@@ -278,6 +282,7 @@ impl PhaseResult {
         self.at_stonewall.add(at_stonewall);
         self.threads.extend(threads.iter().cloned());
         self.cpu.merge(cpu);
+        self.disturbances.add(disturbances);
         self.reads_own_writes |= reads_own_writes;
         for theirs in operations {
             match self.operations.iter_mut().find(|mine| mine.operation == theirs.operation) {

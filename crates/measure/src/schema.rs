@@ -888,6 +888,15 @@ pub struct Curve {
     pub kept: Option<Limit>,
 }
 
+impl Curve {
+    /// The events that distort the figures of all points.
+    pub fn disturbances(&self) -> Disturbances {
+        let mut all = Disturbances::default();
+        self.points.iter().for_each(|point| all.add(&point.job.disturbances));
+        all
+    }
+}
+
 /// One measured point of a curve: a depth or rate, with its results.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Point {
@@ -1037,6 +1046,18 @@ pub struct ComparisonResult {
     pub ended: Ended,
     /// Statements about the comparison, and statements about the runs of a side: these begin with `A: ` or `B: `.
     pub verdicts: Vec<Verdict>,
+}
+
+impl ComparisonResult {
+    /// The events that distort the runs of each side.
+    pub fn disturbances(&self) -> (Disturbances, Disturbances) {
+        let mut sides = (Disturbances::default(), Disturbances::default());
+        for (a, b) in &self.runs {
+            a.jobs.iter().for_each(|job| sides.0.add(&job.disturbances));
+            b.jobs.iter().for_each(|job| sides.1.add(&job.disturbances));
+        }
+        sides
+    }
 }
 
 /// A job option that the two sides of a comparison give different values.

@@ -315,3 +315,22 @@ fn a_host_that_is_restricted_connects_once_to_each_listener() {
     let _first = Host::admin(address);
     assert!(again().is_ok());
 }
+
+/// SPDK takes any number: a larger one than the target has stands for the largest, so that its configurations start.
+#[test]
+fn numbers_of_namespaces_beyond_the_largest_stand_for_it() {
+    let (control, _) = served();
+    for (most, ana, kept) in [(2048, false, 2048), (u32::MAX, false, 65_535), (2048, true, 1024), (0, false, 32)] {
+        let nqn = format!("nqn.2016-06.io.spdk:{most}{ana}");
+        call(
+            &control,
+            "nvmf_create_subsystem",
+            json!({ "nqn": nqn, "max_namespaces": most, "ana_reporting": ana, "allow_any_host": true }),
+        );
+        let told = call(&control, "nvmf_get_subsystems", json!({ "nqn": nqn }));
+        assert_eq!(told[0]["max_namespaces"], kept, "{most}, ANA {ana}");
+        let spdk = call(&control, "bdev_null_create", json!({ "name": nqn, "num_blocks": 64, "block_size": 512 }));
+        let namespace = json!({ "bdev_name": spdk, "nsid": kept });
+        call(&control, "nvmf_subsystem_add_ns", json!({ "nqn": nqn, "namespace": namespace }));
+    }
+}

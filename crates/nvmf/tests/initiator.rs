@@ -338,6 +338,10 @@ fn a_command_that_ends_early_or_short_has_the_status_that_it_must_have() {
     assert_eq!(half[0].status, Status::TRANSIENT_TRANSPORT_ERROR);
     let success_half = told(&c2h(0, 0, 2048, true, true)).unwrap();
     assert_eq!(success_half[0].status, Status::TRANSIENT_TRANSPORT_ERROR);
+    let unasked = told(&response(1, Status::SUCCESS)).unwrap();
+    assert_eq!(unasked[0].status, Status::TRANSIENT_TRANSPORT_ERROR, "nobody has asked for the data of the write");
+    let unsent = told(&[r2t(1, 0, 8192), response(1, Status::SUCCESS)].concat()).unwrap();
+    assert_eq!(unsent[0].status, Status::TRANSIENT_TRANSPORT_ERROR, "its data have not left yet");
     // A response in the middle of data that are being sent: they are sent as they were.
     let early = told(&[r2t(1, 0, 8192), response(1, Status::WRITE_FAULT)].concat()).unwrap();
     assert_eq!(early[0].status, Status::WRITE_FAULT);

@@ -2,7 +2,7 @@
 
 mod sample;
 
-use measure::schema::Document;
+use measure::schema::{Disturbances, Document};
 use report::html::{NamedDocument, render};
 
 fn named(name: &str, document: Document) -> NamedDocument {
@@ -334,4 +334,35 @@ fn options_break_at_no_hyphen() {
     sweep.provenance.command = vec!["plimsoll".into(), "sweep".into(), "--iodepth=1,2".into()];
     let page = render(&[named("nvme.json", Document::Sweep(sweep))]);
     assert!(page.contains("<code>plimsoll sweep <span class=\"word\">--iodepth=1,2</span></code>"));
+}
+
+/// The counts of each kind of result, on the page and in the text; a result without events says nothing of them.
+#[test]
+fn events_that_distort_figures_are_counted_on_every_page() {
+    let style = report::text::Style::default;
+    let events = Disturbances { connections_lost: 3, path_waits: 2, ..Disturbances::default() };
+    let counts = "3 connections lost, 2 waits for a path";
+    let (mut run, mut comparison, mut files) = (sample::run(), sample::comparison(), sample::files());
+    for (text, document) in [
+        (report::text::run(&run, style()), Document::Run(run.clone())),
+        (report::text::comparison(&comparison, style()), Document::Comparison(comparison.clone())),
+        (report::text::files(&files, style()), Document::Files(files.clone())),
+    ] {
+        assert!(!text.contains("disturbed") && !render(&[named("a", document)]).contains("Disturbed"), "{text}");
+    }
+    run.jobs[0].disturbances = events;
+    files.phases[0].disturbances = events;
+    // Two runs of side B add up.
+    comparison.runs[0].1.jobs[0].disturbances = Disturbances { connections_lost: 1, ..events };
+    comparison.runs[1].1.jobs[0].disturbances = Disturbances { connections_lost: 2, ..Disturbances::default() };
+    for (text, page, side) in [
+        (report::text::run(&run, style()), Document::Run(run), ""),
+        (report::text::comparison(&comparison, style()), Document::Comparison(comparison), " B:"),
+        (report::text::files(&files, style()), Document::Files(files), ""),
+    ] {
+        assert!(text.contains(&format!("disturbed{side} {counts}")), "{text}");
+        let page = render(&[named("a", page)]);
+        let said = if side.is_empty() { format!("Disturbed: {counts}") } else { format!("Disturbed B: {counts}") };
+        assert!(page.contains(&said), "{page}");
+    }
 }

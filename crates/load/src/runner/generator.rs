@@ -785,11 +785,13 @@ impl<T: Traffic> Generator<'_, T> {
             Turn::Stay => {}
             Turn::Full => (state.full_at, state.first_generation) = (state.now, state.in_flight),
             Turn::Opens(at) => {
+                self.gear.recorder.disturbed(self.gear.engine.disturbances());
                 self.gear.recorder.end_ramp(at);
                 self.gear.recorder.passed(state.now, state.in_flight);
                 self.measured(at);
             }
             Turn::Closes(at) => {
+                self.gear.recorder.disturbed(self.gear.engine.disturbances());
                 self.gear.windowed = Some(self.gear.recorder.clone().finish_window(at, state.in_flight));
                 state.end = Some(End::TimeOver);
             }

@@ -415,8 +415,7 @@ impl<'a> Files<'a> {
                     return Err(Failure { call: Call::Write, error, path: String::new() });
                 }
                 done += wrote;
-                self.tally.work.records += 1;
-                self.tally.work.bytes += wrote as u64;
+                self.tally.moved(wrote, len - done);
             }
         }
         Ok(())
@@ -445,8 +444,7 @@ impl<'a> Files<'a> {
                     return Err(Failure { call: Call::Read, error, path: String::new() });
                 }
                 done += got;
-                self.tally.work.records += 1;
-                self.tally.work.bytes += got as u64;
+                self.tally.moved(got, len - done);
             }
             if self.plan.verify {
                 let record = &self.buffer.as_slice()[..len];

@@ -3,7 +3,7 @@
 use std::io;
 
 use measure::Histogram;
-use measure::schema::{CallErrors, CallResult, Work};
+use measure::schema::{CallErrors, CallResult, Disturbances, Work};
 use sys::clock::Clock;
 
 /// The calls of a file system, as results name them.
@@ -91,6 +91,7 @@ pub(super) struct Tally {
     /// Number of directory entries that were looked for and found.
     pub entries: u64,
     pub mismatches: u64,
+    pub disturbances: Disturbances,
     pub errors: Vec<CallErrors>,
 }
 
@@ -106,6 +107,7 @@ impl Tally {
             blocks: 0,
             entries: 0,
             mismatches: 0,
+            disturbances: Disturbances::default(),
             errors: Vec::new(),
         }
     }
@@ -124,6 +126,13 @@ impl Tally {
             make()
         };
         outcome.map_err(|error| Failure { call, error, path: String::new() })
+    }
+
+    /// Counts a read or write of `bytes`, which leaves `rest` bytes of its record for the next one.
+    pub fn moved(&mut self, bytes: usize, rest: usize) {
+        self.work.records += 1;
+        self.work.bytes += bytes as u64;
+        self.disturbances.short_transfers += u64::from(rest > 0);
     }
 
     /// Counts a failed operation under its call and error number.

@@ -401,6 +401,7 @@ impl<'a> Worker<'a> {
             cpu,
             errors: std::mem::take(&mut tally.errors),
             verified,
+            disturbances: tally.disturbances,
             reads_own_writes,
             verdicts: Vec::new(),
             checks: Vec::new(),

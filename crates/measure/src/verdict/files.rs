@@ -2,6 +2,7 @@
 
 use super::check::{Basis, Judgement};
 use super::generator::machine_busy;
+use super::job::disturbed;
 use super::{FEW, LEAST_ACCOUNTED_NS, SHORT_NS, Severity, VERY_FEW, Verdict, verdict};
 use crate::figures::{nanoseconds, percent};
 use crate::schema::{FilesFacts, FilesResult, PhaseResult};
@@ -20,6 +21,7 @@ pub fn for_phase(phase: &PhaseResult, facts: &FilesFacts) -> Judgement {
     let posix = facts.access == "posix";
     judged.enter("verify-mismatch", Basis::applies(phase.verified.is_some()), files_differ(phase));
     judged.enter("page-cache-read", Basis::applies(phase.reads_own_writes && posix), read_own_writes(phase, facts));
+    judged.enter("disturbed", Basis::Known, disturbed(&phase.disturbances));
     judged.enter("errors-tolerated", Basis::applies(facts.continue_on_error), files_failed(phase, facts));
     let uneven = Basis::applies(phase.threads.len() > 1)
         .needs(phase.stonewall_ns > 0, "the result does not record when the first thread ended");

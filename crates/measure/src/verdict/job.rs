@@ -6,7 +6,7 @@ use super::generator::*;
 use super::storage::*;
 use super::{LEAST_ACCOUNTED_NS, Severity, Verdict, verdict};
 use crate::figures::percent;
-use crate::schema::JobResult;
+use crate::schema::{Disturbances, JobResult};
 use crate::stats;
 
 /// The statements that are tried on each job. CONTRIBUTING.md says what a new one needs.
@@ -148,7 +148,7 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
         },
         find: allocating_writes,
     },
-    Rule { code: "disturbed", basis: |_| Basis::Known, find: disturbed },
+    Rule { code: "disturbed", basis: |_| Basis::Known, find: |job| disturbed(&job.disturbances) },
     Rule { code: "errors-tolerated", basis: |job| Basis::applies(job.continue_on_error), find: errors_tolerated },
     Rule { code: "interval-too-short", basis: |_| Basis::Known, find: interval_too_short },
     Rule { code: "too-few-samples", basis: |_| Basis::Known, find: too_few_samples },
@@ -160,8 +160,10 @@ const UNTOLD: &str = "the result does not record the kind of storage";
 /// The judgement on one job's numbers. It uses the job's result and nothing else.
 pub fn for_job(job: &JobResult) -> Judgement {
     let mut judged = Judgement::default();
-    // A job that moved nothing has no numbers to doubt; its error says why.
+    // A job that moved nothing has no numbers to doubt; its error says why, and its events say how it came to that.
     if job.total_ops() == 0 && job.verified.is_none_or(|verified| verified.mismatches == 0) {
+        let happened = disturbed(&job.disturbances);
+        judged.enter("disturbed", Basis::applies(happened.is_some()), happened);
         return judged;
     }
     for rule in JOB_RULES {
@@ -218,8 +220,9 @@ fn verify_mismatch(job: &JobResult) -> Option<Verdict> {
     ))
 }
 
-fn disturbed(job: &JobResult) -> Option<Verdict> {
-    let happened = job.disturbances.listed();
+/// The verdict on events that distort the figures of a job or a phase.
+pub(super) fn disturbed(disturbances: &Disturbances) -> Option<Verdict> {
+    let happened = disturbances.listed();
     (!happened.is_empty()).then(|| {
         verdict(
             "disturbed",

@@ -586,6 +586,7 @@ fn files() {
     assert_eq!(codes(&|phase, _| phase.reads_own_writes = true), ["page-cache-read"]);
     assert_eq!(codes(&|phase, facts| (phase.reads_own_writes, facts.direct) = (true, true)), NONE);
     assert_eq!(codes(&|phase, facts| (phase.total.failed, facts.continue_on_error) = (1, true)), ["errors-tolerated"]);
+    assert_eq!(codes(&|phase, _| phase.disturbances.short_transfers = 1), ["disturbed"]);
     assert_eq!(codes(&|phase, _| phase.cpu.user_ns = 3_000_000_000), ["generator-cpu-bound"]);
     assert_eq!(codes(&|phase, facts| (phase.cpu.user_ns, facts.access) = (3_000_000_000, "gfapi".into())), NONE);
     assert_eq!(codes(&|phase, _| (phase.runtime_ns, phase.stonewall_ns) = (9, 9)), ["interval-too-short"]);

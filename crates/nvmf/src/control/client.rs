@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::jsonrpc::{Outcome, RpcError, code};
-use super::stream::{Piece, Splitter};
+use super::stream::{MAX_ANSWER_BYTES, Piece, Splitter};
 
 /// The answer of the target at `path` to a call.
 ///
@@ -24,7 +24,7 @@ pub fn call(path: &Path, method: &str, params: Option<&Value>, timeout: Duration
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(timeout))?;
     stream.write_all(&serde_json::to_vec(&request)?)?;
-    let mut splitter = Splitter::default();
+    let mut splitter = Splitter::new(MAX_ANSWER_BYTES);
     let mut buffer = vec![0; 64 << 10];
     loop {
         match splitter.take() {

@@ -4,6 +4,8 @@ use std::io;
 
 use serde_json::{Map, Value, json};
 
+use super::params;
+
 /// Codes of the specification, and SPDK's one for a call at the wrong time.
 pub mod code {
     /// The text is not JSON.
@@ -123,6 +125,7 @@ fn one(request: &Value, call: &mut dyn FnMut(&str, Option<&Value>) -> Outcome) -
         return refuse(to, "no method");
     };
     if let Some(unknown) = request.keys().find(|key| !["jsonrpc", "method", "params", "id"].contains(&key.as_str())) {
+        let unknown = params::repeated(unknown.clone());
         return refuse(to, &format!("\"{unknown}\" is not a member of a request"));
     }
     let outcome = match request.get("params") {

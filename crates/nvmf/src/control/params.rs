@@ -27,6 +27,11 @@ pub enum ParamKind {
     Any,
 }
 
+/// Bytes of a text at most: those of a path (PATH_MAX). Answers repeat names again and again.
+pub const TEXT_MAX_BYTES: usize = 4096;
+/// Bytes of a value that an error repeats at most.
+const REPEATED_BYTES: usize = 200;
+
 /// A number up to 65535.
 pub const U16: ParamKind = ParamKind::Number(u16::MAX as u64);
 /// A number up to 4294967295.
@@ -170,18 +175,40 @@ fn check(table: &[Param], given: &Map<String, Value>, inside: &str) -> Result<()
         let path = format!("{inside}{name}");
         if let (ParamKind::Object(members), Some(object)) = (param.kind, value.as_object()) {
             check(members, object, &format!("{path}."))?;
+        } else if let Some(bytes) = longest_text(value).filter(|bytes| *bytes > TEXT_MAX_BYTES) {
+            return Err(format!("{path} takes texts of up to {TEXT_MAX_BYTES} bytes, and one has {bytes}"));
         } else if !fits(param.kind, value) {
-            return Err(format!("{path} takes {}, not {value}", describe(param.kind)));
+            return Err(format!("{path} takes {}, not {}", describe(param.kind), repeated(value.to_string())));
         }
         if let Need::Only(only) = param.need
             && !is_json(value, only)
         {
-            return Err(format!("{path} must be {only}, not {value}: {}", param.about));
+            return Err(format!("{path} must be {only}, not {}: {}", repeated(value.to_string()), param.about));
         }
     }
     match table.iter().find(|param| matches!(param.need, Need::Required) && !given.contains_key(param.name)) {
         Some(missing) => Err(format!("{inside}{} is missing ({})", missing.name, missing.about)),
         None => Ok(()),
+    }
+}
+
+/// Bytes of the longest text in a value; None without a text.
+fn longest_text(value: &Value) -> Option<usize> {
+    match value {
+        Value::String(text) => Some(text.len()),
+        Value::Array(values) => values.iter().filter_map(longest_text).max(),
+        Value::Object(members) => {
+            members.iter().flat_map(|(name, value)| [Some(name.len()), longest_text(value)]).flatten().max()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
+/// The beginning of a text, as far as an error repeats it.
+pub fn repeated(text: String) -> String {
+    match text.char_indices().find(|(at, _)| *at >= REPEATED_BYTES) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
     }
 }
 
@@ -192,6 +219,7 @@ fn is_json(value: &Value, text: &str) -> bool {
 
 fn unknown(table: &[Param], inside: &str, name: &str) -> String {
     let names: Vec<&str> = table.iter().map(|param| param.name).collect();
+    let name = repeated(name.to_owned());
     match names.is_empty() {
         true => format!("there is no parameter {inside}{name}; it takes none"),
         false => format!("there is no parameter {inside}{name}; there are {}", names.join(", ")),
@@ -345,6 +373,23 @@ mod tests {
             (json!(["x"]), "Invalid parameters: m: give them by name, as an object"),
         ] {
             assert_eq!(refused(given), message);
+        }
+    }
+
+    #[test]
+    fn texts_have_a_longest_length_and_errors_do_not_repeat_more() {
+        let long = |bytes: usize| "n".repeat(bytes);
+        Params::check("m", TABLE, Some(&json!({ "name": long(TEXT_MAX_BYTES) }))).expect("it fits");
+        for (given, part) in [
+            (json!({ "name": long(4097) }), "name takes texts of up to 4096 bytes, and one has 4097"),
+            (json!({ "name": "x", "iobuf": [{ "a": long(5000) }] }), "iobuf takes texts of up to 4096 bytes"),
+            (json!({ "name": "x", "address": { "traddr": long(5000) } }), "address.traddr takes texts of up to 4096"),
+            (json!({ "name": "x", "rw": long(4000) }), "rw takes one of read, write, not \"nnn"),
+            (json!({ "name": "x", long(100_000): 1 }), "there is no parameter nnn"),
+            (json!({ "name": (0..9000).collect::<Vec<_>>() }), "name takes text, not [0,1,2,"),
+        ] {
+            let message = refused(given);
+            assert!(message.contains(part) && message.len() < 500, "{part}: {message}");
         }
     }
 

@@ -123,7 +123,9 @@ fn overview(out: &mut String) {
     }
     out.push_str(
         "\nSome parameters can have only one value. The target accepts that value, because the target behaves so anyway,\nand \
-         answers an error to any other value.\nThe target answers \"Method not found\" and the reason to a method that is not here.\n",
+         answers an error to any other value.\nThe target answers \"Method not found\" and the reason to a method that is not here.\n\n\
+         A request or a batch has 1 MiB at most, and each text in it 4,096 bytes. 64 clients may have calls under way; one\nmore \
+         may call spdk_kill_instance, and hears for any other method that there are too many clients.\n",
     );
 }
 

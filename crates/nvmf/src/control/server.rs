@@ -14,12 +14,16 @@ use rustix::event::{PollFd, PollFlags};
 use serde_json::Value;
 
 use super::jsonrpc::{self, Outcome, RpcError};
-use super::stream::{Piece, Splitter};
+use super::stream::{MAX_REQUEST_BYTES, Piece, Splitter};
 
 /// SPDK's default, so that its `rpc.py` and scripts find this target without being told.
 pub const DEFAULT_PATH: &str = "/var/tmp/spdk.sock";
 /// Clients at a time. One more takes the place of the one that has been silent for longest.
 const CLIENTS_MAX: usize = 64;
+/// Methods of the slot that is left when every other client has a call under way: they end what holds the slots up.
+const ADMINISTRATION: [&str; 1] = ["spdk_kill_instance"];
+/// The silence after which the server closes the connection of a client in that slot.
+const ADMINISTRATION_IDLE_MAX: Duration = Duration::from_secs(5);
 /// The silence after which the server closes the connection of a client.
 const IDLE_MAX: Duration = Duration::from_secs(600);
 /// The time after which the server closes the connection of a client that does not take its answers.
@@ -48,10 +52,19 @@ struct Shared {
 /// A connection as the other threads see it.
 struct Client {
     number: usize,
+    slot: Slot,
     /// A second handle of the connection, to wake its thread.
     stream: UnixStream,
     /// The time since which the server waits for the client's bytes; `None` while a call of the client is carried out.
     idle_since: Option<Instant>,
+}
+
+/// The calls that a client may make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Any,
+    /// Those of [`ADMINISTRATION`]: the other slots are taken.
+    Administration,
 }
 
 impl Server {
@@ -137,13 +150,13 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
             continue;
         };
         let Ok(stream) = client.try_clone() else { continue };
-        if !shared.admit(Client { number, stream, idle_since: Some(Instant::now()) }) {
+        let Some(slot) = shared.admit(number, stream) else {
             refuse(&client); // every other one has a call under way
             continue;
-        }
+        };
         let for_client = Arc::clone(shared);
         let started = thread::Builder::new().name("rpc client".into()).spawn(move || {
-            let _ = for_client.serve(client, number); // the client went away: nobody is left to be told
+            let _ = for_client.serve(client, number, slot); // the client went away: nobody is left to be told
             for_client.forget(number);
         });
         if started.is_err() {
@@ -154,10 +167,17 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
 
 /// Tells a client that there is no room for it, and closes the connection.
 fn refuse(mut client: &UnixStream) {
-    let busy = format!("too many clients: {CLIENTS_MAX} have calls under way; try again when one has ended");
-    let answer = jsonrpc::refusal(RpcError::new(jsonrpc::code::INTERNAL_ERROR, busy));
+    let answer = jsonrpc::refusal(too_many());
     // The line fits into the buffer of a new connection; a client that has gone needs none.
     let _ = jsonrpc::line(&answer).and_then(|line| client.write_all(&line));
+}
+
+fn too_many() -> RpcError {
+    let why = format!(
+        "too many clients: {CLIENTS_MAX} have calls under way; try again when one has ended ({} is served now)",
+        ADMINISTRATION.join(", ")
+    );
+    RpcError::new(jsonrpc::code::INTERNAL_ERROR, why)
 }
 
 impl Shared {
@@ -165,22 +185,36 @@ impl Shared {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a client in, in place of the one that has been silent for longest if there is no other room. False if
-    /// every client has a call under way.
-    fn admit(&self, client: Client) -> bool {
+    /// Takes a client in, in place of the one that has been silent for longest if there is no other room. Where every
+    /// client has a call under way, the slot of administration is left; None if that is busy, too.
+    fn admit(&self, number: usize, stream: UnixStream) -> Option<Slot> {
         let mut open = self.open();
-        if open.len() >= self.clients_max {
+        let is_full = |open: &[Client]| open.iter().filter(|one| one.slot == Slot::Any).count() >= self.clients_max;
+        if is_full(&open) {
             // A client that has gone leaves its slot, whatever it has asked for: nobody hears the answer.
             open.retain(|client| !has_gone(&client.stream));
         }
-        if open.len() >= self.clients_max {
-            let silent = open.iter().enumerate().filter_map(|(at, client)| Some((client.idle_since?, at))).min();
-            let Some((_, longest)) = silent else { return false };
-            // The thread of that client wakes up and ends.
-            let _ = open.swap_remove(longest).stream.shutdown(std::net::Shutdown::Both);
+        let silent = |open: &[Client], slot| {
+            let of_slot = open.iter().enumerate().filter(|(_, client)| client.slot == slot);
+            of_slot.filter_map(|(at, client)| Some((client.idle_since?, at))).min().map(|(_, at)| at)
+        };
+        let mut slot = Slot::Any;
+        if is_full(&open) {
+            let mut longest = silent(&open, Slot::Any);
+            if longest.is_none() {
+                slot = Slot::Administration;
+                longest = silent(&open, slot);
+                if longest.is_none() && open.iter().any(|client| client.slot == slot) {
+                    return None;
+                }
+            }
+            if let Some(longest) = longest {
+                // The thread of that client wakes up and ends.
+                let _ = open.swap_remove(longest).stream.shutdown(std::net::Shutdown::Both);
+            }
         }
-        open.push(client);
-        true
+        open.push(Client { number, slot, stream, idle_since: Some(Instant::now()) });
+        Some(slot)
     }
 
     fn forget(&self, number: usize) {
@@ -194,17 +228,29 @@ impl Shared {
         }
     }
 
+    /// Notes that a client has no call under way any more. Its silence began when the last answer went out.
+    fn rests(&self, number: usize) {
+        if let Some(client) = self.open().iter_mut().find(|client| client.number == number) {
+            client.idle_since.get_or_insert_with(Instant::now);
+        }
+    }
+
     /// Answers one client until it has no more to say, is silent for too long, or says what cannot be cut into
     /// requests.
-    fn serve(&self, mut client: UnixStream, number: usize) -> io::Result<()> {
+    fn serve(&self, mut client: UnixStream, number: usize, slot: Slot) -> io::Result<()> {
+        let idle_max = if slot == Slot::Any { self.idle_max } else { self.idle_max.min(ADMINISTRATION_IDLE_MAX) };
         client.set_write_timeout(Some(SEND_STALL))?;
-        client.set_read_timeout(Some(self.idle_max))?;
-        let mut splitter = Splitter::default();
+        client.set_read_timeout(Some(idle_max))?;
+        let mut splitter = Splitter::new(MAX_REQUEST_BYTES);
         let mut buffer = vec![0; 64 << 10];
         loop {
             while let Some(piece) = splitter.take() {
-                self.set_idle(number, None);
-                let mut call = |method: &str, params: Option<&Value>| (self.call)(method, params);
+                let mut is_refused = false;
+                let mut call = |method: &str, params: Option<&Value>| {
+                    self.set_idle(number, None);
+                    is_refused = slot == Slot::Administration && !ADMINISTRATION.contains(&method);
+                    if is_refused { Err(too_many()) } else { (self.call)(method, params) }
+                };
                 match piece {
                     Piece::Value(text) => {
                         // While an answer goes out the next move is the client's: it may see the end of the answer
@@ -214,7 +260,10 @@ impl Shared {
                             (&client).write_all(piece)
                         };
                         jsonrpc::answer_in_pieces(&text, &mut call, &mut send)?;
-                        self.set_idle(number, Some(Instant::now()));
+                        if is_refused {
+                            return client.shutdown(std::net::Shutdown::Both);
+                        }
+                        self.rests(number);
                     }
                     Piece::Lost(why) => {
                         client.write_all(&jsonrpc::line(&jsonrpc::parse_error(why))?)?;
@@ -366,6 +415,12 @@ mod tests {
         }
         let refused = said(asking("a"));
         assert!(refused.contains("too many clients"), "{refused}");
+        let ended = said(asking("spdk_kill_instance"));
+        assert!(ended.contains("true"), "a call of administration has a slot of its own: {ended}");
+        // A client that says nothing keeps that slot from nobody.
+        let _silent = UnixStream::connect(server.path()).expect("it listens");
+        let ended = said(asking("spdk_kill_instance"));
+        assert!(ended.contains("true"), "{ended}");
         let [gone, _stays] = clients;
         drop(gone);
         let served = said(asking("a"));

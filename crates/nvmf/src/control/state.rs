@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::config::{self, Step};
 use super::jsonrpc::{Outcome, RpcError, code};
 use super::methods::{self, Method, Run, When};
-use super::params::Params;
+use super::params::{Params, repeated};
 use super::saved::StateDirectory;
 use crate::auth::{Key, Keys, Policy};
 use crate::device::Fault;
@@ -260,6 +260,7 @@ impl State {
     fn call(&mut self, name: &str, given: Option<&Value>) -> Outcome {
         let method = methods::find(name).ok_or_else(|| {
             let why = methods::why_absent(name).unwrap_or("rpc_get_methods lists the methods of this target");
+            let name = repeated(name.to_owned());
             RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {name}: {why}"))
         })?;
         match method.run {

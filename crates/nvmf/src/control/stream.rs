@@ -3,8 +3,10 @@
 //! A scan of brackets and strings finds the end of an object or array; whether what lies between is JSON is for the
 //! parser to say. So text that is wrong but balanced costs one answer, and the stream goes on after it.
 
-/// Bytes of one value that are accepted at most: configuration of thousands of namespaces fits.
-pub const MAX_VALUE_BYTES: usize = 32 << 20;
+/// Bytes of an answer at most: the configuration of thousands of namespaces fits.
+pub const MAX_ANSWER_BYTES: usize = 32 << 20;
+/// Bytes of a request or a batch at most: 64 clients cannot make the target hold more than some of these.
+pub const MAX_REQUEST_BYTES: usize = 1 << 20;
 
 /// The next piece of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +18,9 @@ pub enum Piece {
 }
 
 /// Cuts a stream of bytes into values. Bytes go in as they come, in pieces of any size.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Splitter {
+    max_bytes: usize,
     /// Bytes from the start of the present value.
     buffer: Vec<u8>,
     /// The number of these bytes that are scanned.
@@ -30,6 +33,12 @@ pub struct Splitter {
 }
 
 impl Splitter {
+    /// A splitter that takes values of this many bytes at most.
+    pub fn new(max_bytes: usize) -> Splitter {
+        let (buffer, scanned, depth) = (Vec::new(), 0, 0);
+        Splitter { max_bytes, buffer, scanned, depth, in_string: false, escaped: false, lost: false }
+    }
+
     /// Adds bytes that were read. After the loss of the stream, it keeps no bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         if !self.lost {
@@ -68,7 +77,7 @@ impl Splitter {
                 b'{' | b'[' => self.depth += 1,
                 b'}' | b']' => {
                     self.depth -= 1;
-                    if self.depth == 0 {
+                    if self.depth == 0 && self.scanned <= self.max_bytes {
                         let rest = self.buffer.split_off(self.scanned);
                         self.scanned = 0;
                         return Some(Piece::Value(std::mem::replace(&mut self.buffer, rest)));
@@ -76,8 +85,11 @@ impl Splitter {
                 }
                 _ => {}
             }
+            if self.scanned > self.max_bytes {
+                break;
+            }
         }
-        (self.buffer.len() > MAX_VALUE_BYTES).then(|| self.lose("the request is too long"))
+        (self.buffer.len() > self.max_bytes).then(|| self.lose("the request is too long"))
     }
 
     /// True while a value has begun and not ended.
@@ -86,7 +98,7 @@ impl Splitter {
     }
 
     fn lose(&mut self, why: &'static str) -> Piece {
-        *self = Splitter { lost: true, ..Splitter::default() };
+        *self = Splitter { lost: true, ..Splitter::new(self.max_bytes) };
         Piece::Lost(why)
     }
 }
@@ -96,7 +108,7 @@ mod tests {
     use super::*;
 
     fn split(text: &str) -> Vec<Piece> {
-        let mut splitter = Splitter::default();
+        let mut splitter = Splitter::new(MAX_ANSWER_BYTES);
         splitter.push(text.as_bytes());
         std::iter::from_fn(|| splitter.take()).collect()
     }
@@ -124,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_value_without_end_is_not_kept_for_ever() {
-        let mut splitter = Splitter::default();
+        let mut splitter = Splitter::new(MAX_ANSWER_BYTES);
         splitter.push(b"{\"");
         let block = vec![b'x'; 1 << 20];
         let lost = (0..40).find_map(|_| {
@@ -133,5 +145,22 @@ mod tests {
         });
         assert_eq!(lost, Some(Piece::Lost("the request is too long")));
         assert_eq!(splitter.buffer.capacity(), 0);
+    }
+
+    #[test]
+    fn a_value_that_is_too_long_is_lost_also_when_it_came_in_one_piece() {
+        for (len, outcome) in
+            [(16, value(&format!("[{}]", "1".repeat(14)))), (17, Piece::Lost("the request is too long"))]
+        {
+            for piece in [1, 100] {
+                let mut splitter = Splitter::new(16);
+                let text = format!("[{}]{{}}", "1".repeat(len - 2));
+                let taken = text.as_bytes().chunks(piece).find_map(|bytes| {
+                    splitter.push(bytes);
+                    splitter.take()
+                });
+                assert_eq!(taken.as_ref(), Some(&outcome), "{len} bytes in pieces of {piece}");
+            }
+        }
     }
 }

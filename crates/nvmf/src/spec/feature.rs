@@ -29,6 +29,10 @@ pub const RESERVATION_MASK: u8 = 0x82;
 /// Reservation Persistence, of a namespace: bit 0 Persist Through Power Loss.
 pub const RESERVATION_PERSISTENCE: u8 = 0x83;
 
+/// Bit of [`ERROR_RECOVERY`]: Deallocated or Unwritten Logical Block Error Enable.
+pub const DULBE: u32 = 1 << 16;
+/// Bits of [`ASYNC_EVENT_CONFIGURATION`]: critical warnings of the SMART log page.
+pub const EVENTS_OF_HEALTH: u32 = 0xff;
 /// Bit of [`ASYNC_EVENT_CONFIGURATION`] and of OAES: namespace attribute notices.
 pub const EVENT_NAMESPACE: u32 = 1 << 8;
 /// Bit of [`ASYNC_EVENT_CONFIGURATION`] and of OAES: asymmetric namespace access change notices.
@@ -115,6 +119,24 @@ pub fn select(cdw10: u32) -> Select {
     }
 }
 
+/// The bits of `cdw11` that a feature has; the others are reserved, and read as zeros.
+pub fn fields(id: u8) -> u32 {
+    match id {
+        ARBITRATION => 0xffff_ff07, // AB, LPW, MPW, HPW
+        POWER_MANAGEMENT => 0xff,   // PS, WH
+        ERROR_RECOVERY => 0x1_ffff, // TLER, DULBE
+        WRITE_ATOMICITY => 1,       // DN
+        RESERVATION_MASK => 0b1110, // REGPRE, RESREL, RESPRE
+        _ => u32::MAX,
+    }
+}
+
+/// True if the data are a [`HOST_BEHAVIOR`] (Base specification 2.0, figure 359): ACRE, ETDAS and LBAFEE are 0 or 1,
+/// and reserved bytes are zeros.
+pub fn is_host_behavior(data: &[u8; 512]) -> bool {
+    data[..3].iter().all(|&field| field <= 1) && data[3..].iter().all(|&byte| byte == 0)
+}
+
 /// True if Set Features asks the controller to save the value.
 pub fn is_save(cdw10: u32) -> bool {
     cdw10 >> 31 == 1
@@ -126,8 +148,9 @@ pub fn queues_value(queues: u16) -> u32 {
     zero_based | zero_based << 16
 }
 
-/// I/O queues in a value of [`NUMBER_OF_QUEUES`]: the smaller of both kinds. 65536, which is invalid, is given as 0.
+/// I/O queues in a value of [`NUMBER_OF_QUEUES`]: the smaller of both kinds; 0 if one of them is 65536, which is not
+/// valid.
 pub fn queues(value: u32) -> u16 {
     let (submission, completion) = (value as u16, (value >> 16) as u16);
-    submission.min(completion).wrapping_add(1)
+    if submission.max(completion) == u16::MAX { 0 } else { submission.min(completion) + 1 }
 }

@@ -254,9 +254,13 @@ fn default_threshold(threshold: feature::Threshold) -> u16 {
 /// Judges the namespace that a feature is asked of or set for.
 ///
 /// # Errors
-/// The status of its ANA state, for the features that are not available where the namespace is not (section 8.1).
+/// The status of its ANA state, for the features that are not available where the namespace is not (section 8.1);
+/// Invalid Namespace or Format for a feature of a namespace that is not there.
 fn check_path(conn: &Connection, core: &Core, id: u8, nsid: u32) -> Result<(), Status> {
     match conn.namespace(core, nsid) {
+        None if id == feature::ERROR_RECOVERY && !matches!(nsid, 0 | u32::MAX) => {
+            Err(Status::INVALID_NAMESPACE.do_not_retry())
+        }
         Some(namespace) if matches!(id, feature::ERROR_RECOVERY | feature::WRITE_ATOMICITY) => conn.admits(namespace),
         _ => Ok(()),
     }
@@ -328,6 +332,7 @@ fn set_features(
     }
     let id = feature::identifier(command.cdw10);
     check_path(conn, core, id, command.nsid)?;
+    let invalid = Err(Status::INVALID_FIELD.do_not_retry());
     // Section 5.27: features of the controller are not set for a namespace. Error Recovery is of a namespace; all
     // namespaces have one value here.
     let of_namespaces = matches!(id, feature::ERROR_RECOVERY | feature::RESERVATION_MASK);
@@ -350,6 +355,8 @@ fn set_features(
             state.features.insert(id, granted);
             Ok(Answer::Result(granted.into()))
         }
+        // Section 5.27.1.12, and the TCP and RDMA transports, which require the timer.
+        feature::KEEP_ALIVE_TIMER if command.cdw11 == 0 => Err(Status::KEEP_ALIVE_INVALID.do_not_retry()),
         feature::KEEP_ALIVE_TIMER => {
             let timeout_ms = core.configuration.options.keep_alive_ms(command.cdw11);
             controller.keep_alive_ms.store(timeout_ms, Ordering::Relaxed);
@@ -357,6 +364,9 @@ fn set_features(
         }
         feature::HOST_BEHAVIOR => {
             let bytes = data.first_chunk::<512>().ok_or(Status::DATA_SGL_LENGTH_INVALID.do_not_retry())?;
+            if !feature::is_host_behavior(bytes) {
+                return invalid;
+            }
             *state.host_behavior = *bytes;
             Ok(Answer::Result(0))
         }
@@ -367,11 +377,17 @@ fn set_features(
         }
         // Section 5.27.1.25: over Fabrics the identifier came with Connect, and tells hosts apart.
         feature::HOST_IDENTIFIER => Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
-        feature::WRITE_ATOMICITY
-        | feature::ARBITRATION
-        | feature::ERROR_RECOVERY
-        | feature::ASYNC_EVENT_CONFIGURATION => {
-            state.features.insert(id, command.cdw11);
+        // NVM Command Set specification 1.0, section 4.1.3.2: Identify Namespace does not offer the error that DULBE
+        // asks for (NSFEAT bit 2).
+        feature::ERROR_RECOVERY if command.cdw11 & feature::DULBE != 0 => invalid,
+        feature::WRITE_ATOMICITY | feature::ARBITRATION | feature::ERROR_RECOVERY => {
+            state.features.insert(id, command.cdw11 & feature::fields(id));
+            Ok(Answer::Result(0))
+        }
+        // Events that the controller does not have are not enabled.
+        feature::ASYNC_EVENT_CONFIGURATION => {
+            let has = feature::EVENTS_OF_HEALTH | identify::events(core, controller);
+            state.features.insert(id, command.cdw11 & has);
             Ok(Answer::Result(0))
         }
         feature::TEMPERATURE_THRESHOLD => {
@@ -384,12 +400,16 @@ fn set_features(
         }
         feature::RESERVATION_MASK if !is_hidden(core, id) => {
             for named in named_namespaces(conn, core, command)? {
-                state.notices.set_mask(named.nsid, command.cdw11);
+                state.notices.set_mask(named.nsid, command.cdw11 & feature::fields(id));
             }
             Ok(Answer::Result(0))
         }
         feature::VOLATILE_WRITE_CACHE if command.cdw11 & 1 == 1 => Ok(Answer::Result(0)),
-        feature::POWER_MANAGEMENT if command.cdw11 & 0x1f == 0 => Ok(Answer::Result(0)),
+        // There is one power state; a hint at the workload changes nothing.
+        feature::POWER_MANAGEMENT if command.cdw11 & 0x1f == 0 => {
+            state.features.insert(id, command.cdw11 & feature::fields(id));
+            Ok(Answer::Result(0))
+        }
         feature::VOLATILE_WRITE_CACHE => Err(Status::FEATURE_NOT_CHANGEABLE.do_not_retry()),
         _ => Err(Status::INVALID_FIELD.do_not_retry()),
     }

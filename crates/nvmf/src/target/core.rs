@@ -13,6 +13,7 @@ use sys::buffer::Buffer;
 use sys::clock::Clock;
 
 use super::ana::AnaStates;
+use super::busy::Busy;
 use super::configuration::{CommandLimits, Configuration, Detached, DeviceEntry, Leaving, Visibility};
 use super::controller::{Controller, Service};
 use super::gate::{Fence, Gate, Span};
@@ -132,6 +133,8 @@ pub(super) struct Core {
     /// ([`super::connection::Connection::is_guest`]).
     pub guests: u32,
     pub channels: Slab<OpenChannel>,
+    /// The channels with ops inside, or with commands that a limit holds back.
+    pub busy: Busy,
     pub flights: Slab<Flight>,
     /// The ops inside devices whose queues have gone, and the origins of these ops.
     late: HashMap<usize, Origin>,
@@ -196,6 +199,7 @@ impl Core {
             pages: Pages::default(),
             guests: 0,
             channels: Slab::new(),
+            busy: Busy::default(),
             flights: Slab::new(),
             late: HashMap::new(),
             awaiting: Vec::new(),
@@ -302,6 +306,7 @@ impl Core {
             }
             !channel.retired || channel.inside > 0
         });
+        self.busy.visit(|channel| self.channels.contains(channel));
         outcome
     }
 
@@ -380,6 +385,7 @@ impl Core {
         io.tag = self.flights.insert(flight) as u64;
         let open = &mut self.channels[channel];
         open.inside += 1;
+        self.busy.add(channel);
         open.channel.submit(self.now_ns, io, &mut self.done);
     }
 
@@ -493,6 +499,7 @@ impl Core {
         }
         if open.retired && open.inside == 0 {
             self.channels.remove(flight.channel);
+            self.busy.remove(flight.channel);
         }
         flight
     }
@@ -505,18 +512,21 @@ impl Core {
             ring.submit();
             ring.reap();
         }
-        for (_, open) in &mut self.channels {
+        let (channels, now_ns, done) = (&mut self.channels, self.now_ns, &mut self.done);
+        self.busy.visit(|channel| {
+            let Some(open) = channels.get_mut(channel) else { return false };
             if open.inside > 0 {
-                open.channel.poll(self.now_ns, &mut self.done);
+                open.channel.poll(now_ns, done);
             }
-        }
+            open.inside > 0 || !open.limited.is_empty()
+        });
     }
 
     /// The latest time at which a device, or the pacer, wants to be asked.
     pub fn wake_ns(&self) -> Option<u64> {
-        let busy = self.channels.iter().filter(|(_, open)| open.inside > 0);
-        let of_devices = busy.filter_map(|(_, open)| open.channel.wake_ns());
-        let of_limits = self.channels.iter().filter_map(|(_, open)| {
+        let busy = || self.busy.iter().filter_map(|channel| self.channels.get(channel));
+        let of_devices = busy().filter(|open| open.inside > 0).filter_map(|open| open.channel.wake_ns());
+        let of_limits = busy().filter_map(|open| {
             let first = open.limited.front()?;
             // The command may wait for something else than its limit: the reactor looks again soon.
             Some(self.now_ns + open.limit.wait_ns(self.now_ns, first).max(LEAST_WAIT_NS))

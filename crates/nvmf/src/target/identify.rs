@@ -16,6 +16,10 @@ use crate::spec::{
     controller_list, feature, namespace_list, oacs, property,
 };
 
+/// WZSL where no limit is set: 65536 blocks of 512 bytes, in units of 4 KiB. Hosts take 0 for the largest transfer, and
+/// count longer ranges of small blocks modulo 65536.
+const LONGEST_ZEROES_LOG2: u8 = 13;
+
 /// The structure that an Identify command asks for.
 ///
 /// # Errors
@@ -197,7 +201,7 @@ fn command_limits(core: &Core, subsystem: &Subsystem) -> Vec<u8> {
     let limits = subsystem.spec.command_limits;
     let mut page = vec![0; 4096];
     page[0] = largest_transfer(core);
-    page[1] = limits.zeroed_pages_log2;
+    page[1] = if limits.zeroed_pages_log2 == 0 { LONGEST_ZEROES_LOG2 } else { limits.zeroed_pages_log2 };
     page[4..8].copy_from_slice(&limits.deallocated_blocks.to_le_bytes());
     page
 }
@@ -231,6 +235,20 @@ fn common(conn: &Connection, core: &Core, controller: &Controller, subsystem_nqn
     }
 }
 
+/// OAES: the notices that the controller gives.
+pub(super) fn events(core: &Core, controller: &Controller) -> u32 {
+    match controller.service {
+        Service::Discovery => feature::EVENT_DISCOVERY,
+        Service::Subsystem(uid) => {
+            core.configuration.subsystems.iter().find(|subsystem| subsystem.uid == uid).map_or(0, events_of)
+        }
+    }
+}
+
+fn events_of(subsystem: &Subsystem) -> u32 {
+    feature::EVENT_NAMESPACE | if subsystem.spec.ana_reporting { feature::EVENT_ANA } else { 0 }
+}
+
 fn discovery_controller(conn: &Connection, core: &Core, controller: &Controller) -> Vec<u8> {
     let nqn: Result<Nqn, _> = DISCOVERY_NQN.parse();
     let Ok(nqn) = nqn else { return vec![0; 4096] };
@@ -257,7 +275,7 @@ fn io_controller(conn: &Connection, core: &Core, controller: &Controller, subsys
         mn: Text::new(&subsystem.spec.model),
         cmic: 0b11 | if reports_ana { 1 << 3 } else { 0 },
         cntrltype: 1,
-        oaes: feature::EVENT_NAMESPACE | if reports_ana { feature::EVENT_ANA } else { 0 },
+        oaes: events_of(subsystem),
         oacs: if may_manage { oacs::NAMESPACE_MANAGEMENT } else { 0 },
         lpa: 0b110,
         elpe: errors::ENTRIES_LESS_ONE,

@@ -83,6 +83,7 @@ pub(super) fn holds_back(conn: &mut Connection, core: &mut Core, index: u16) -> 
     if !slot.has_paid {
         slot.stage = Stage::Limited;
         open.limited.push_back(command);
+        core.busy.add(slot.channel);
     }
     !slot.has_paid
 }

@@ -45,9 +45,9 @@ pub(super) fn page(
         (log::DISCOVERY, Service::Discovery) => Ok(discovery(core, conn, controller)),
         (log::ERROR, Service::Subsystem(_)) => Ok(controller.lock().errors.page()),
         (log::SMART, Service::Subsystem(uid)) => match nsid {
-            // Of the controller: LPA says that there is none per namespace.
+            // Of the controller: LPA says that there is none for a namespace (section 5.16.1.3).
             0 | 0xffff_ffff => Ok(smart(core, uid, controller)),
-            _ => Err(Status::INVALID_NAMESPACE.do_not_retry()),
+            _ => Err(Status::INVALID_FIELD.do_not_retry()),
         },
         (log::FIRMWARE, Service::Subsystem(_)) => {
             let frs1 = Text::new(&core.configuration.options.firmware);
@@ -189,7 +189,7 @@ fn discovery(core: &Core, conn: &Connection, controller: &Controller) -> Vec<u8>
                     Some(SecureChannel::Concatenated) => 2,
                 },
             tsas: transport_specific(transport, secured.is_some()),
-            portid: address.port(),
+            portid: core.configuration.port_id(&portal),
             cntlid: 0xffff,
             asqsz: 32,
             trsvcid: Text::new(&address.port().to_string()),

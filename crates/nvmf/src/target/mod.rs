@@ -15,6 +15,7 @@ mod afloat;
 mod ana;
 mod answer;
 mod auth;
+mod busy;
 mod calls;
 mod command;
 mod configuration;

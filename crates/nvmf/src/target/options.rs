@@ -121,9 +121,13 @@ impl Options {
         self.hidden_commands & oncs::RESERVATIONS != 0
     }
 
-    /// The keep-alive timeout in milliseconds of a host that asks for this one; 0 is none.
+    /// The keep-alive timeout in milliseconds of a host that asks for this one, in whole units of KAS; 0 is none.
     pub(super) fn keep_alive_ms(&self, asked_ms: u32) -> u32 {
-        if asked_ms == 0 { 0 } else { asked_ms.max(self.least_keep_alive_ms) }
+        let unit_ms = u64::from(self.keep_alive_units.max(1)) * 100;
+        let least_ms = if asked_ms == 0 { 0 } else { asked_ms.max(self.least_keep_alive_ms) };
+        let rounded_ms = u64::from(least_ms).next_multiple_of(unit_ms);
+        // The largest timeouts have no room for a unit more.
+        u32::try_from(rounded_ms).unwrap_or(u32::MAX)
     }
 }
 

@@ -96,6 +96,7 @@ impl Mind {
                 (self.discovery()[page.offset as usize..][..page.length as usize].to_vec(), 0)
             }
             admin::ASYNC_EVENT_REQUEST => return None,
+            admin::KEEP_ALIVE if !self.style.keep_alive => return None,
             admin::KEEP_ALIVE => {
                 self.seen.fetch_add(1, Ordering::Relaxed);
                 (Vec::new(), 0)

@@ -17,7 +17,9 @@ use nvmf::spec::{Command, Completion, Data, Range, Status};
 
 mod mind;
 pub mod rdma;
+mod wrong;
 pub use mind::Mind;
+pub use wrong::Wrong;
 
 pub const BLOCK: u32 = 512;
 /// A bound that only an end that hangs meets.
@@ -36,6 +38,8 @@ pub struct Style {
     pub shuffle: bool,
     pub capsule_bytes: u32,
     pub mdts: u8,
+    /// Keep-alives have answers.
+    pub keep_alive: bool,
     pub subnqn: &'static str,
 }
 
@@ -49,6 +53,7 @@ impl Default for Style {
             shuffle: false,
             capsule_bytes: 4096,
             mdts: 5,
+            keep_alive: true,
             subnqn: "nqn.2016-06.io.spdk:double",
         }
     }
@@ -71,6 +76,8 @@ pub enum Mood {
     /// Served, but a data digest, or the length of the data, is wrong.
     Damage,
     Shorten,
+    /// A violation instead.
+    Wrong(Wrong),
 }
 
 /// The controller's end of one connection.
@@ -186,6 +193,7 @@ impl Double {
             Mood::Ignore => {}
             Mood::Close => self.closed = true,
             Mood::Say(bytes) => self.output.extend(bytes),
+            Mood::Wrong(wrong) => self.violate(wrong, &command),
         }
     }
 
@@ -262,13 +270,16 @@ impl Double {
         for piece in data.chunks(self.style.piece as usize) {
             let (cid, length) = (command.cid, piece.len() as u32);
             let last = offset + length == end;
-            let header = C2hData { cid, offset, length, last, success: success && last };
-            self.unit(|agreement, out| header.write(agreement, out), false);
-            self.output.extend(piece);
-            if self.agreement.data_digest {
-                self.output.extend(digest::of(piece).to_le_bytes());
-            }
+            self.send_data(C2hData { cid, offset, length, last, success: success && last }, piece);
             offset += length;
+        }
+    }
+
+    fn send_data(&mut self, header: C2hData, data: &[u8]) {
+        self.unit(|agreement, out| header.write(agreement, out), false);
+        self.output.extend(data);
+        if self.agreement.data_digest {
+            self.output.extend(digest::of(data).to_le_bytes());
         }
     }
 

@@ -166,6 +166,8 @@ fn logs_and_features() {
     assert!(admin.fetch(page(log::DISCOVERY, 1024, 0).command(0)).unwrap_err().is(Status::INVALID_LOG_PAGE));
     assert!(admin.fetch(page(0x99, 64, 0).command(0)).unwrap_err().is(Status::INVALID_LOG_PAGE));
     assert!(admin.fetch(page(log::SMART, 64, 4096).command(0)).unwrap_err().is(Status::INVALID_FIELD));
+    let of_namespace = admin.fetch(page(log::SMART, 512, 0).command(1)).unwrap_err();
+    assert_eq!(of_namespace, Status::INVALID_FIELD.do_not_retry(), "LPA bit 0 is clear");
 
     let get = |id: u8| Command { cdw10: id.into(), ..Command::new(admin::GET_FEATURES, 0) };
     let set = |id: u8, value| Command { cdw10: id.into(), cdw11: value, ..Command::new(admin::SET_FEATURES, 0) };
@@ -203,14 +205,19 @@ fn logs_and_features() {
     assert!(admin.command(get(0x33), &[]).status.is(Status::INVALID_FIELD));
     let save = Command { cdw10: 1 << 31 | 0x0b, ..set(feature::ASYNC_EVENT_CONFIGURATION, 0) };
     assert!(admin.command(save, &[]).status.is(Status::FEATURE_NOT_SAVEABLE));
-    let behaviour: Vec<u8> = (0..512).map(|i| (i % 7) as u8).collect();
+    let behaviour = |fields: [u8; 3]| [&fields[..], &[0; 509]].concat();
     let by_capsule = Command { sgl: Sgl::in_capsule(512), ..set(feature::HOST_BEHAVIOR, 0) };
-    assert_eq!(admin.command(by_capsule, &behaviour).status, Status::SUCCESS);
+    assert_eq!(admin.command(by_capsule, &behaviour([1, 0, 1])).status, Status::SUCCESS);
     let fetch = |id, len| Command { sgl: Sgl::transport(len), ..get(id) };
-    assert_eq!(admin.fetch(fetch(feature::HOST_BEHAVIOR, 512)).unwrap(), behaviour);
+    assert_eq!(admin.fetch(fetch(feature::HOST_BEHAVIOR, 512)).unwrap(), behaviour([1, 0, 1]));
     let by_transfer = Command { sgl: Sgl::transport(512), ..set(feature::HOST_BEHAVIOR, 0) };
-    assert_eq!(admin.send_data(by_transfer, &[9; 512], 512), Status::SUCCESS);
-    assert_eq!(admin.fetch(fetch(feature::HOST_BEHAVIOR, 512)).unwrap(), vec![9; 512]);
+    assert_eq!(admin.send_data(by_transfer, &behaviour([0, 1, 1]), 512), Status::SUCCESS);
+    assert_eq!(admin.fetch(fetch(feature::HOST_BEHAVIOR, 512)).unwrap(), behaviour([0, 1, 1]));
+    // ACRE 2, and a reserved byte: neither is taken, and nothing changes.
+    for wrong in [behaviour([2, 0, 0]), behaviour([0, 0, 2]), [&[0; 511][..], &[1]].concat()] {
+        assert_eq!(admin.command(by_capsule, &wrong).status, Status::INVALID_FIELD.do_not_retry());
+    }
+    assert_eq!(admin.fetch(fetch(feature::HOST_BEHAVIOR, 512)).unwrap(), behaviour([0, 1, 1]));
     let time = |admin: &mut Host| {
         let data = admin.fetch(fetch(feature::TIMESTAMP, 8)).unwrap();
         (u64::from_le_bytes([&data[..6], &[0, 0]].concat().try_into().unwrap()), data[6], data[7])
@@ -227,6 +234,85 @@ fn logs_and_features() {
     let id = admin.fetch(fetch(feature::HOST_IDENTIFIER, 16)).unwrap();
     assert_eq!(id, (0..16).collect::<Vec<u8>>());
     assert_eq!(admin.command(Command::new(admin::KEEP_ALIVE, 0), &[]).status, Status::SUCCESS);
+}
+
+/// A feature takes the fields that the controller has, each in its range, and reads back what is in force: reserved
+/// bits are zeros. A value that the controller refuses changes nothing.
+#[test]
+fn a_feature_takes_the_fields_that_the_controller_has() {
+    let served = Served::plain();
+    let mut admin = Host::admin(served.address);
+    let invalid = Status::INVALID_FIELD.do_not_retry();
+    let events = u64::from(feature::EVENTS_OF_HEALTH | feature::EVENT_NAMESPACE);
+    let queues = feature::queues_value(1);
+    for (id, nsid, value, outcome) in [
+        (feature::ARBITRATION, 0, u32::MAX, Ok(0xffff_ff07)),
+        (feature::POWER_MANAGEMENT, 0, 2 << 5, Ok(2 << 5)),
+        (feature::POWER_MANAGEMENT, 0, 1, Err(invalid)),
+        (feature::ERROR_RECOVERY, 1, 0xfffe_0007, Ok(7)),
+        (feature::ERROR_RECOVERY, 1, feature::DULBE, Err(invalid)),
+        (feature::ERROR_RECOVERY, 9, 0, Err(Status::INVALID_NAMESPACE.do_not_retry())),
+        (feature::VOLATILE_WRITE_CACHE, 0, 1, Ok(1)),
+        (feature::VOLATILE_WRITE_CACHE, 0, 0, Err(Status::FEATURE_NOT_CHANGEABLE.do_not_retry())),
+        (feature::NUMBER_OF_QUEUES, 0, queues, Ok(queues.into())),
+        (feature::NUMBER_OF_QUEUES, 0, 0xffff, Err(invalid)),
+        (feature::NUMBER_OF_QUEUES, 0, 0xffff_0000, Err(invalid)),
+        (feature::WRITE_ATOMICITY, 0, 3, Ok(1)),
+        (feature::ASYNC_EVENT_CONFIGURATION, 0, u32::MAX, Ok(events)),
+        (feature::KEEP_ALIVE_TIMER, 0, 1, Ok(1000)),
+        (feature::KEEP_ALIVE_TIMER, 0, 1001, Ok(2000)),
+        (feature::KEEP_ALIVE_TIMER, 0, u32::MAX, Ok(u32::MAX.into())),
+        (feature::KEEP_ALIVE_TIMER, 0, 0, Err(Status::KEEP_ALIVE_INVALID.do_not_retry())),
+        (feature::RESERVATION_MASK, 1, u32::MAX, Ok(0b1110)),
+    ] {
+        let nsid_to_get = if nsid == 9 { 1 } else { nsid };
+        let get = Command { cdw10: id.into(), ..Command::new(admin::GET_FEATURES, nsid_to_get) };
+        let before = admin.command(get, &[]).result;
+        let set = Command { cdw10: id.into(), cdw11: value, ..Command::new(admin::SET_FEATURES, nsid) };
+        let status = admin.command(set, &[]).status;
+        let in_force = admin.command(get, &[]).result;
+        match outcome {
+            Ok(expected) => assert_eq!((status, in_force), (Status::SUCCESS, expected), "{id:#x} {value:#x}"),
+            Err(refused) => assert_eq!((status, in_force), (refused, before), "{id:#x} {value:#x}"),
+        }
+    }
+}
+
+/// Each address has a port number of its own, on every page and for good; hosts hear the longest Write Zeroes.
+#[test]
+fn listeners_are_told_apart_and_the_longest_write_zeroes_is_told() {
+    let served = Served::plain();
+    let second = served.target.add_listener(NQN, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let other = "nqn.2016-06.io.spdk:other";
+    served
+        .target
+        .create_subsystem(nvmf::target::SubsystemSpec {
+            allow_any_host: true,
+            ..nvmf::target::SubsystemSpec::new(other)
+        })
+        .unwrap();
+    served.target.add_listener(other, second).unwrap();
+    let mut discovery = Host::admin_of(second, DISCOVERY_NQN, HOST, true);
+    let whole = GetLogPage { lid: log::DISCOVERY, lsp: 0, retain: true, length: 1024 * 8, offset: 0 };
+    let ports = |discovery: &mut Host| -> Vec<(String, u16)> {
+        let page = discovery.fetch(whole.command(0)).unwrap();
+        let count = log::DiscoveryHeader::read(page.first_chunk().unwrap()).numrec as usize;
+        let entries = page[1024..].chunks_exact(1024).take(count);
+        entries
+            .map(|entry| log::DiscoveryEntry::read(entry.try_into().unwrap()))
+            .map(|entry| (entry.trsvcid.to_string(), entry.portid))
+            .collect()
+    };
+    let (first, second_port) = (served.address.port().to_string(), second.port().to_string());
+    // The discovery service itself, and the first subsystem on both addresses, and the other one on the second.
+    let (on_first, on_second) = ((first, 1), (second_port, 2));
+    assert_eq!(ports(&mut discovery), [&on_second, &on_first, &on_second, &on_second].map(Clone::clone));
+    served.target.remove_listener(NQN, served.address).unwrap().wait();
+    assert_eq!(ports(&mut discovery), vec![on_second; 3], "it keeps its number");
+
+    let (mut admin, _queue) = Host::pair(second);
+    let limits = admin.fetch(Identify { cns: cns::CONTROLLER_CSI, cntid: 0, csi: 0 }.command(0)).unwrap();
+    assert_eq!(limits[1], 13, "65536 blocks of 512 bytes");
 }
 
 /// Base specification 2.0, 5.27: features of the controller are not set for one namespace.
@@ -346,7 +432,7 @@ fn no_change_of_a_namespace_is_lost_while_the_page_is_read() {
     });
 }
 
-/// A host may have no keep-alive timeout, but none that is shorter than the transport's.
+/// The timeout of a host has whole units of KAS, and lasts at least as long as the transport's.
 #[test]
 fn keep_alive_timeouts_are_as_long_as_the_transport_says() {
     let options = Options { least_keep_alive_ms: 7000, keep_alive_units: 50, ..Options::default() };
@@ -354,7 +440,7 @@ fn keep_alive_timeouts_are_as_long_as_the_transport_says() {
     let mut admin = Host::admin(served.address);
     let page = admin.fetch(Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 }.command(0)).unwrap();
     assert_eq!(IdentifyController::read(page.first_chunk().unwrap()).kas, 50);
-    for (asked_ms, effective_ms) in [(1000, 7000), (8000, 8000), (0, 0)] {
+    for (asked_ms, effective_ms) in [(1000, 10_000), (8000, 10_000), (10_000, 10_000), (10_001, 15_000)] {
         let timer = |opcode| Command { cdw10: feature::KEEP_ALIVE_TIMER.into(), ..Command::new(opcode, 0) };
         let set = Command { cdw11: asked_ms, ..timer(admin::SET_FEATURES) };
         assert_eq!(admin.command(set, &[]).status, Status::SUCCESS);

@@ -10,7 +10,7 @@ use super::frame::wide_and_narrow;
 use super::{Table, drawn, grid, percentile_chart};
 use crate::svg::rows::{Mark, Row, Rows};
 use crate::svg::{Axis, Chart, Format, Series, Shape, escape};
-use crate::text::{changed, named, value, word};
+use crate::text::{changed, disturbed_sides, named, value, word};
 
 /// One comparison; its sentence too, where it is not the page's headline.
 pub(super) fn section(comparison: &ComparisonResult, with_sentence: bool) -> String {
@@ -55,6 +55,9 @@ pub(super) fn section(comparison: &ComparisonResult, with_sentence: bool) -> Str
     }
     if !comparison.estimator.is_empty() {
         let _ = write!(out, "<p class=\"about\">{}</p>", escape(&comparison.estimator));
+    }
+    for (side, events) in disturbed_sides(comparison) {
+        let _ = write!(out, "<p class=\"about\">Disturbed {side}: {}</p>", escape(&events));
     }
     if !comparison.differences.is_empty() {
         out.push_str("<h3>Options in which A and B differ</h3>");

@@ -8,7 +8,7 @@ use measure::figures::{bytes_per_second, count, nanoseconds, percent};
 use measure::schema::{Document, FilesResult, OperationResult, PhaseResult, Work};
 
 use super::frame::wide_and_narrow;
-use super::{NamedDocument, Table, cards, distribution_chart, drawn, folded, grid, percentile_chart};
+use super::{NamedDocument, Table, cards, distribution_chart, disturbed, drawn, folded, grid, percentile_chart};
 use crate::svg::escape;
 use crate::svg::rows::{Mark, Row, Rows};
 use crate::text::{OVER_ITERATIONS, described_files, grouped, over_iterations};
@@ -184,6 +184,7 @@ fn one_phase(phase: &PhaseResult) -> String {
     if let Some(course) = &phase.over_time {
         out.push_str(&over_time(course));
     }
+    out.push_str(&disturbed(&phase.disturbances));
     for errors in &phase.errors {
         let text = format!("{} x {}: {}", grouped(errors.count), errors.call, errors.first);
         let _ = write!(out, "<p class=\"about\">failed: {}</p>", escape(&text));

@@ -16,7 +16,7 @@ mod table;
 use std::fmt::Write;
 
 use measure::Histogram;
-use measure::schema::{Document, Ended, Machine, Provenance, Storage};
+use measure::schema::{Disturbances, Document, Ended, Machine, Provenance, Storage};
 use measure::verdict::{Gathered, Verdict};
 
 use crate::believed::Checked;
@@ -330,6 +330,14 @@ fn tied(text: &str) -> String {
         out.push_str(word);
     }
     out
+}
+
+/// A line with the events that distort the figures; empty if nothing happened.
+fn disturbed(events: &Disturbances) -> String {
+    match events.listed() {
+        none if none.is_empty() => none,
+        events => format!("<p class=\"about\">Disturbed: {}</p>", escape(&events)),
+    }
 }
 
 /// A key figure.

@@ -6,7 +6,7 @@ use measure::figures::{bytes, bytes_per_second, count, nanoseconds, percent, pla
 use measure::schema::{DirectionResult, Document, Interval, JobResult, RunResult};
 use measure::{Direction, Histogram};
 
-use super::{NamedDocument, Table, cards, distribution_chart, folded, percentile_chart, tile};
+use super::{NamedDocument, Table, cards, distribution_chart, disturbed, folded, percentile_chart, tile};
 use crate::svg::{Axis, Chart, Format, Series, escape};
 use crate::text::{described, grouped, in_flight, names};
 
@@ -278,6 +278,7 @@ fn one(name: &str, job: &JobResult) -> String {
             escape(&options.join(" "))
         );
     }
+    out.push_str(&disturbed(&job.disturbances));
     for note in &job.facts.notes {
         let _ = write!(out, "<p class=\"about\">{}</p>", escape(note));
     }

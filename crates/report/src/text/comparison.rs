@@ -76,6 +76,12 @@ fn difference(difference: &Difference) -> String {
     format!("{}: A {}, B {}", difference.option, given(&difference.a), given(&difference.b))
 }
 
+/// The events that distort the runs of a side, for each side that has any.
+pub(crate) fn disturbed_sides(comparison: &ComparisonResult) -> impl Iterator<Item = (char, String)> {
+    let (a, b) = comparison.disturbances();
+    [('A', a.listed()), ('B', b.listed())].into_iter().filter(|(_, events)| !events.is_empty())
+}
+
 /// A comparison: effects with their intervals and a plain sentence.
 pub fn comparison(comparison: &ComparisonResult, style: Style) -> String {
     let (a, b) = &comparison.sides;
@@ -110,6 +116,9 @@ pub fn comparison(comparison: &ComparisonResult, style: Style) -> String {
         let head = if index == 0 { "differ" } else { "" };
         let job = if jobs > 1 { format!("{}, ", one.job) } else { String::new() };
         let _ = writeln!(out, "{head:<7}{}", wrap(&format!("{job}{}", difference(one)), style.width, 7));
+    }
+    for (side, events) in disturbed_sides(comparison) {
+        let _ = writeln!(out, "disturbed {side}: {events}");
     }
     let judged = verdicts(&comparison.verdicts, style, 0);
     if !judged.is_empty() {

@@ -250,6 +250,10 @@ fn one_phase(phase: &PhaseResult, style: Style) -> String {
         let (blocks, differ) = (grouped(verified.blocks), grouped(verified.mismatches));
         let _ = writeln!(out, "  verify {blocks} blocks{entries}, {differ} differ");
     }
+    let disturbed = phase.disturbances.listed();
+    if !disturbed.is_empty() {
+        let _ = writeln!(out, "  disturbed {disturbed}");
+    }
     for errors in &phase.errors {
         let text = format!("  failed {} x {}: {}", grouped(errors.count), errors.call, errors.first);
         let _ = writeln!(out, "{}", style.paint(Tone::Bad, &text));

@@ -14,7 +14,7 @@ pub use run::run;
 pub use sweep::{sweep, sweep_findings, sweep_rows};
 pub use table::Table;
 
-pub(crate) use comparison::{changed, named, value, word};
+pub(crate) use comparison::{changed, disturbed_sides, named, value, word};
 pub(crate) use files::{OVER_ITERATIONS, described as described_files, over_iterations};
 pub(crate) use hosts::{sheets as host_sheets, skew as host_skew};
 pub(crate) use run::{described, grouped, in_flight, names};

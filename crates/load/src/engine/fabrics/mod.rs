@@ -424,7 +424,11 @@ impl Remote {
             ops.events.requests_retried += 1;
             return self.parked.push_back(part);
         }
-        ops.fail(tag, status.errno(), format!("the controller answered {status}"));
+        let why = match status.is(Status::TRANSIENT_TRANSPORT_ERROR) {
+            true => format!("data were damaged, or missing, when the controller ended the command ({status})"),
+            false => format!("the controller answered {status}"),
+        };
+        ops.fail(tag, status.errno(), why);
     }
 
     /// Aborts commands without an answer for `timeout`; a quarter of it later, gives the association up.

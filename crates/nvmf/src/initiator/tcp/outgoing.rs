@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
+use std::ops::Range;
 
 use crate::initiator::Buffers;
 
@@ -53,15 +54,20 @@ impl Outgoing {
         self.pieces.push_back(Piece::Data { tag, at, len });
     }
 
-    /// The op has ended: this copy holds the rest of its data that is not sent yet.
-    pub fn keep(&mut self, tag: u32, buffers: &impl Buffers) {
+    /// The command with this range of the op's data has ended: a copy holds the rest of them that is not sent yet. True
+    /// if there is any.
+    pub fn keep(&mut self, tag: u32, range: Range<usize>, buffers: &impl Buffers) -> bool {
+        let mut has_unsent = false;
         for piece in &mut self.pieces {
             if let Piece::Data { tag: its, at, len } = *piece
                 && its == tag
+                && range.contains(&at)
             {
                 *piece = Piece::Own(buffers.bytes(tag)[at..at + len].to_vec(), 0);
+                has_unsent = true;
             }
         }
+        has_unsent
     }
 
     /// Sends until all is sent or the sink takes no more. Returns true if all is sent.

@@ -362,16 +362,17 @@ impl Queue {
         let cid = completion.cid;
         let Some(command) = self.commands[usize::from(cid)].take() else { return };
         self.free.push(cid);
-        let Outstanding { tag, command, transfer, len, way, moved, damaged, .. } = command;
+        let Outstanding { tag, command, transfer, at, len, way, moved, damaged } = command;
         // A command that is complete without all of its data has not succeeded, whatever the controller says.
-        let short = way == Way::In && moved < len;
+        let mut short = matches!(way, Way::In | Way::Out) && moved < len;
+        if matches!(way, Way::Out | Way::InCapsule) && !self.out.is_empty() {
+            let range = at as usize..(at + len) as usize;
+            short |= self.out.keep(tag, range, buffers);
+        }
         let status = match completion.status {
             status if status.is_ok() && (damaged || short) => Status::TRANSIENT_TRANSPORT_ERROR,
             status => status,
         };
-        if matches!(way, Way::Out | Way::InCapsule) && !self.out.is_empty() {
-            self.out.keep(tag, buffers);
-        }
         done.push(Done::new(status, completion.result, (tag, command, transfer)));
     }
 

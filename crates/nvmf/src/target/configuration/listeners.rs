@@ -44,6 +44,8 @@ impl Configuration {
             return Err(Error::new(ErrorKind::Exists, format!("subsystem {nqn} listens on {address} already")));
         }
         listeners.push(address);
+        let number = u16::try_from(self.ports.len() + 1).unwrap_or(u16::MAX);
+        self.ports.entry(address).or_insert(number);
         if let Ok(subsystem) = self.subsystem_mut(nqn)
             && subsystem.spec.ana_reporting
         {
@@ -85,6 +87,11 @@ impl Configuration {
                 self.subsystems.iter().any(|subsystem| subsystem.uid == uid && subsystem.listeners.contains(&listener))
             }
         }
+    }
+
+    /// PORTID of an address: different for each of the target's, and 0 for the addresses of others.
+    pub fn port_id(&self, address: &Portal) -> u16 {
+        self.ports.get(address).copied().unwrap_or(0)
     }
 
     pub fn listens(&self, address: Portal) -> bool {

@@ -33,6 +33,8 @@ pub(super) struct Configuration {
     pub discovery_listeners: Vec<Portal>,
     /// The addresses, of all listeners, that speak TLS.
     pub secured: BTreeMap<Portal, SecureChannel>,
+    /// The number of each address on which the target has listened (PORTID): it keeps it for good.
+    ports: BTreeMap<Portal, u16>,
     pub referrals: Vec<Referral>,
     /// The generation counter of the discovery log page: it counts the changes that the page shows.
     pub generation: u64,

@@ -16,7 +16,9 @@ use crate::target::{Error, ErrorKind};
 const MOST_DETACHED: usize = 1024;
 /// Namespaces of all subsystems together: ids of drives in the pacers.
 pub(in crate::target) const MAX_DRIVES: u32 = 512;
-pub(super) const MAX_NAMESPACES: u32 = 1024;
+pub(super) const MAX_NAMESPACES: u32 = 65_535;
+/// With ANA: the log page of that many groups fits into the smallest transfer, or hosts do without ANA.
+pub(super) const MAX_NAMESPACES_WITH_ANA: u32 = 1024;
 
 impl Configuration {
     /// Adds a namespace. Returns the namespace with the number that it now has.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::changes::Audience;
+use super::namespaces::{MAX_NAMESPACES, MAX_NAMESPACES_WITH_ANA};
 use crate::identity::{self, Machine};
 use crate::spec::{NamespaceIds, Nqn};
 use crate::target::portal::Portal;
@@ -19,7 +20,7 @@ pub struct SubsystemSpec {
     pub model: String,
     /// True if hosts that are not listed may connect.
     pub allow_any_host: bool,
-    /// The highest namespace number, 1 to 1024.
+    /// The highest namespace number: up to 65535, or to 1024 with `ana_reporting`.
     pub max_namespaces: u32,
     /// Identifiers that controllers get, within 1 to 65519. `None` begins at a random one, so that two targets with the
     /// same NQN hardly ever give the same one to a host (Linux refuses a second controller with it).
@@ -31,6 +32,11 @@ pub struct SubsystemSpec {
 }
 
 impl SubsystemSpec {
+    /// The largest `max_namespaces`.
+    pub fn most_namespaces(&self) -> u32 {
+        if self.ana_reporting { MAX_NAMESPACES_WITH_ANA } else { MAX_NAMESPACES }
+    }
+
     /// The subsystem of that NQN with a serial number that follows from this machine and the NQN, model `Plimsoll`,
     /// room for 32 namespaces, any controller identifiers, no host let in and no ANA reporting.
     pub fn new(nqn: impl Into<String>) -> SubsystemSpec {

@@ -1,7 +1,6 @@
 //! Subsystems, and the hosts that may connect to them or manage them.
 
 use super::changes::{Leaving, Paths};
-use super::namespaces::MAX_NAMESPACES;
 use super::parts::Subsystem;
 use super::specs::SubsystemSpec;
 use super::{Configuration, printable};
@@ -20,9 +19,9 @@ impl Configuration {
         }
         printable("Invalid SN: serial number", &spec.serial, 20)?;
         printable("Invalid MN: model number", &spec.model, 40)?;
-        if !(1..=MAX_NAMESPACES).contains(&spec.max_namespaces) {
-            let given = spec.max_namespaces;
-            return Err(Error::invalid(format!("{given} namespaces at most: give 1 to {MAX_NAMESPACES}")));
+        let most = spec.most_namespaces();
+        if !(1..=most).contains(&spec.max_namespaces) {
+            return Err(Error::invalid(format!("{} namespaces at most: give 1 to {most}", spec.max_namespaces)));
         }
         if let Some((first, last)) =
             spec.controller_ids.filter(|(first, last)| *first == 0 || first > last || *last > LAST_ID)

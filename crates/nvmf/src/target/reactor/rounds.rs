@@ -90,8 +90,9 @@ impl Reactor {
 
     /// Goes on with commands that the limits of their devices let go. Returns true if it found some.
     fn let_limited_go(&mut self) -> bool {
-        let mut moved = false;
-        for channel in 0..self.core.channels.capacity() {
+        let (mut moved, mut place) = (false, 0);
+        while let Some(channel) = self.core.busy.at(place) {
+            place += 1;
             loop {
                 // A connection that is stalled waits for another command of its own.
                 let connections = &self.connections;

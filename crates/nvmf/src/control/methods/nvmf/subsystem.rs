@@ -34,7 +34,7 @@ pub static METHODS: &[Method] = &[
                 "max_namespaces",
                 U32,
                 "32",
-                "the highest number of a namespace, up to 1024; 0 for the default",
+                "the highest number of a namespace; 65535 stands for larger ones, with ana_reporting 1024; 0 for the default",
             ),
             Param::optional("allow_any_host", ParamKind::Bool, "false", "let any host connect, listed or not"),
             Param::optional("ana_reporting", ParamKind::Bool, "false", "report the ANA states of listeners to hosts"),
@@ -47,7 +47,7 @@ pub static METHODS: &[Method] = &[
                 "wzsl",
                 ParamKind::Number(255),
                 "0",
-                "largest Write Zeroes, as a power of two of 4 KiB; 0 for no limit",
+                "largest Write Zeroes, as a power of two of 4 KiB; with 0 hosts hear 13, and longer ones are taken",
             ),
             Param::only("passthrough", ParamKind::Bool, "false", "the target carries commands out itself"),
             Param::only("enable_nssr", ParamKind::Bool, "false", "the target has no subsystem reset"),
@@ -85,12 +85,13 @@ fn create_subsystem(state: &mut State, params: &Params) -> Outcome {
     if let Some(model) = params.text_if("model_number") {
         spec.model = model.into();
     }
-    spec.max_namespaces = params.u32_if("max_namespaces").filter(|most| *most > 0).unwrap_or(MAX_NAMESPACES);
     let (first, last) = (params.number_if("min_cntlid").unwrap_or(1), params.number_if("max_cntlid").unwrap_or(65_519));
     // All of them, as SPDK's configurations say it, leaves the choice of the first one here.
     spec.controller_ids = Some((first as u16, last as u16)).filter(|ids| *ids != (1, 65_519));
     spec.allow_any_host = params.bool_if("allow_any_host").unwrap_or(false);
     spec.ana_reporting = params.bool_if("ana_reporting").unwrap_or(false);
+    let max_namespaces = params.u32_if("max_namespaces").filter(|most| *most > 0).unwrap_or(MAX_NAMESPACES);
+    spec.max_namespaces = max_namespaces.min(spec.most_namespaces());
     spec.command_limits = CommandLimits {
         deallocated_blocks: params.u32_if("dmrsl").unwrap_or(0),
         zeroed_pages_log2: params.number_if("wzsl").unwrap_or(0) as u8,
