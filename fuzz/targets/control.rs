@@ -11,7 +11,7 @@ use nvmf::target::{Authenticator, Channel, ExchangeState};
 /// JSON are cut where the parser would cut them.
 pub fn rpc_stream(data: &[u8]) {
     let all = |piece_bytes: usize| {
-        let mut splitter = Splitter::default();
+        let mut splitter = Splitter::new(64);
         let mut pieces = Vec::new();
         for bytes in data.chunks(piece_bytes.max(1)) {
             splitter.push(bytes);
