@@ -68,20 +68,29 @@ pub fn keep(node: u32, fd: c_int) {
     }
 }
 
-/// Closes the descriptors that are kept for a node: the program has closed all of its own.
-pub fn close_kept(node: u32) {
+/// Closes the descriptors that are kept for a node: the program has closed all of its own. The program may have opened
+/// the file anew at this moment, as another node, and have locked it: `keeps` keeps a descriptor for that node then.
+pub fn close_kept(node: u32, keeps: impl Fn(&Closing, c_int) -> bool) {
     if KEPT_NOW.load(SeqCst) == 0 {
         return;
     }
-    close_kept_if(|word| (word >> 32) as u32 == node);
+    let closing = Closing::begin();
+    take_kept(
+        |word| (word >> 32) as u32 == node,
+        |fd| {
+            if !keeps(&closing, fd) {
+                let _ = raw::close(fd);
+            }
+        },
+    );
 }
 
-fn close_kept_if(holds: impl Fn(u64) -> bool) {
+fn take_kept(is_wanted: impl Fn(u64) -> bool, mut take: impl FnMut(c_int)) {
     for place in &KEPT {
         let word = place.load(SeqCst);
-        if word != 0 && holds(word) && place.compare_exchange(word, 0, SeqCst, SeqCst).is_ok() {
+        if word != 0 && is_wanted(word) && place.compare_exchange(word, 0, SeqCst, SeqCst).is_ok() {
             KEPT_NOW.fetch_sub(1, SeqCst);
-            let _ = raw::close(word as u32 as c_int - 1);
+            take(word as u32 as c_int - 1);
         }
     }
 }
@@ -91,6 +100,6 @@ fn close_kept_if(holds: impl Fn(u64) -> bool) {
 pub fn forget_all() {
     UNDER_WAY.store(0, SeqCst);
     if !process::shares_descriptors() {
-        close_kept_if(|_| true);
+        take_kept(|_| true, |fd| drop(raw::close(fd)));
     }
 }

@@ -188,7 +188,7 @@ impl NodeRef {
     pub fn release(self) {
         let node = self.get();
         if node.count.release() {
-            closing::close_kept(self.0);
+            closing::close_kept(self.0, keeps);
             if let Some(place) = node.record() {
                 writes::leave(place);
             }
@@ -697,6 +697,35 @@ mod tests {
         second.unwrap().done();
         assert_eq!(file.get().lanes_to_sync(0), 0);
         file.release();
+    }
+
+    /// The last reference to a node goes while the program has opened the file anew and locked it there: closing the
+    /// descriptors that were kept for the old node would drop the lock.
+    #[test]
+    fn what_is_kept_stays_while_a_later_node_of_the_file_is_locked() {
+        use std::os::fd::{AsRawFd, IntoRawFd};
+        use std::os::unix::fs::MetadataExt;
+        let path = std::env::temp_dir().join(format!("iotrap-kept-{}", std::process::id()));
+        let file = std::fs::File::create(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let found = file.metadata().unwrap();
+        // SAFETY: integers only: all zeros is a valid status.
+        let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+        (stat.st_dev, stat.st_ino) = (found.dev(), found.ino());
+        let kept = file.try_clone().unwrap().into_raw_fd();
+        let is_open = || raw::identity(kept).is_ok_and(|now| now.inode == found.ino());
+        let before = find_or_make(&stat).unwrap();
+        closing::keep(before.number(), kept);
+        assert!(before.get().count.release(), "the last reference");
+        let later = find_or_make(&stat).unwrap();
+        assert_ne!(later, before);
+        later.get().first_lock(Lock::OfProcess, || {});
+        closing::close_kept(before.number(), keeps);
+        before.get().count.reset();
+        assert!(is_open(), "the lock of the later node lives as long");
+        later.release();
+        assert!(!is_open());
+        assert!(raw::identity(file.as_raw_fd()).is_ok());
     }
 
     #[test]
