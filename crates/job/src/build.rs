@@ -773,13 +773,14 @@ fn without_percentages(reader: &mut Reader, value: &str) -> String {
 
 /// 0 or 1; as fio reads it, any number of at most `most`, of which only 0 is false.
 fn boolean(value: &str, reader: &mut Reader, most: i64) -> Result<bool, String> {
+    if value == "0" || value == "1" {
+        return Ok(value == "1");
+    }
+    if let Some(number) = reader.loose_integer(value).filter(|number| *number <= most) {
+        reader.differences.push(format!("\"{value}\" is {number} to fio, and here {}", u8::from(number != 0)));
+        return Ok(number != 0);
+    }
     match value {
-        "0" => Ok(false),
-        "1" => Ok(true),
-        _ if let Some(number) = reader.loose_integer(value).filter(|number| *number <= most) => {
-            reader.differences.push(format!("\"{value}\" is {number} to fio, and here {}", u8::from(number != 0)));
-            Ok(number != 0)
-        }
         "true" | "yes" | "on" => Err(format!("\"{value}\" is not 0 or 1: write 1")),
         "false" | "no" | "off" => Err(format!("\"{value}\" is not 0 or 1: write 0")),
         _ => Err(format!("\"{value}\" is not 0 or 1")),

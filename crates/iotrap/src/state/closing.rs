@@ -100,6 +100,11 @@ fn take_kept(is_wanted: impl Fn(u64) -> bool, mut take: impl FnMut(c_int)) {
 pub fn forget_all() {
     UNDER_WAY.store(0, SeqCst);
     if !process::shares_descriptors() {
-        take_kept(|_| true, |fd| drop(raw::close(fd)));
+        take_kept(
+            |_| true,
+            |fd| {
+                let _ = raw::close(fd);
+            },
+        );
     }
 }
