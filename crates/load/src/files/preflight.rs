@@ -103,7 +103,9 @@ pub fn doubts_of_space(plan: &Plan) -> Vec<String> {
             let _ = rooms.doubt(job, clone);
         }
     }
-    rooms.doubts()
+    let doubts = rooms.doubts();
+    // A run that is refused says why, and that alone.
+    if doubts.is_empty() || preflight(plan).is_err() { Vec::new() } else { doubts }
 }
 
 /// True if the layout surely takes as many bytes as it makes the files longer. Of a job that writes the data itself,
