@@ -195,9 +195,12 @@ fn nothing_arrives_late(pool: &Pool) {
     let mut second = patient.command(&format!("{BLOCKS} {options}"), &pool.lanes[0], true);
     let mut second = second.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     // It waits now, or it has written and synced everything.
-    let said = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let said: Vec<String> = said.take_while(|line| !line.contains("/mnt/v34: waits for writes")).collect();
+    let mut lines = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut said: Vec<String> =
+        lines.by_ref().take_while(|line| !line.contains("/mnt/v34: waits for writes")).collect();
     rig("lane thaw 34");
+    // A pipe that nobody reads would end the program at its next line.
+    said.extend(lines);
     assert!(second.wait().unwrap().success(), "{said:?}");
     // The lane's client reads through its cache when its direct requests have been answered.
     std::fs::read(pool.lanes[2].join("late")).unwrap();
