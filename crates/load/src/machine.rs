@@ -1,9 +1,7 @@
 //! The machine as results describe it: its name, the processor time of a clone, the disks below the files.
 #![forbid(unsafe_code)]
 
-use std::path::Path;
-
-use measure::schema::{CpuUsage, DiskUtil, Machine, Provenance, SCHEMA_VERSION};
+use measure::schema::{CpuUsage, DiskUtil, Machine, Provenance, SCHEMA_VERSION, Storage};
 use sys::clock::{Clock, monotonic_ns};
 use sys::disk::{self, Counters};
 use sys::process::{self, Who};
@@ -54,7 +52,7 @@ pub fn cpu_usage() -> CpuUsage {
     }
 }
 
-/// A watch over the disks below some files, which begins when the value is made.
+/// A watch over the disks of a storage, which begins when the value is made.
 #[derive(Debug)]
 pub struct DiskWatch {
     names: Vec<String>,
@@ -63,22 +61,9 @@ pub struct DiskWatch {
 }
 
 impl DiskWatch {
-    /// Watches the disks below these paths, members of stacked devices included.
-    pub fn start<'a>(paths: impl IntoIterator<Item = &'a str>) -> DiskWatch {
-        let mut names: Vec<String> = Vec::new();
-        let mut directories = std::collections::HashSet::new();
-        for path in paths {
-            // Files of one directory are on one file system; devices are looked at one by one.
-            let path = Path::new(path);
-            if !path.starts_with("/dev") && !directories.insert(path.parent().map(Path::to_path_buf)) {
-                continue;
-            }
-            for name in disk::below(path) {
-                if !names.contains(&name) {
-                    names.push(name);
-                }
-            }
-        }
+    /// Watches the disks of a storage.
+    pub fn start(storage: &Storage) -> DiskWatch {
+        let names: Vec<String> = storage.disks.iter().map(|disk| disk.name.clone()).collect();
         let before = disk::counters(&names);
         DiskWatch { names, before, started_ns: monotonic_ns() }
     }

@@ -1,6 +1,7 @@
 //! The storage below the files of a result: file systems, and disks with their identity and settings.
 #![forbid(unsafe_code)]
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
@@ -10,14 +11,14 @@ use sys::disk;
 
 /// The storage below some files of this host.
 pub fn of<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Storage {
-    let mut storage = Storage::default();
-    let mut looked_at = std::collections::HashSet::new();
+    let (mut storage, mounts) = (Storage::default(), block::mounts());
+    let mut looked_at = HashSet::new();
     for path in paths {
         // Files of one directory are on one file system; devices are looked at one by one.
         if !path.starts_with("/dev") && !looked_at.insert(path.parent().map(Path::to_path_buf)) {
             continue;
         }
-        if let Some(Mount { kind, source, place, options, .. }) = block::mount_of(path) {
+        if let Some(Mount { kind, source, place, options, .. }) = block::mount_of(path, &mounts).cloned() {
             let one = FileSystem { kind, source, place, options };
             if !storage.file_systems.contains(&one) {
                 storage.file_systems.push(one);

@@ -28,6 +28,7 @@ pub mod refine;
 pub mod schema;
 pub mod stats;
 pub mod steady_state;
+mod storage;
 mod unimodal;
 pub mod units;
 pub mod verdict;

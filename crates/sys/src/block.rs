@@ -144,17 +144,16 @@ pub fn mounts() -> Vec<Mount> {
     fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines().filter_map(parse_mount).collect()
 }
 
-/// The mount that a path lies on; of a path that does not exist, that of the nearest directory that does. None for a
-/// device, and where mountinfo has no line for the path.
-pub fn mount_of(path: &Path) -> Option<Mount> {
+/// The mount, one of [`mounts`], that a path lies on; of a path that does not exist, that of the nearest directory that
+/// does. None for a device, and where mountinfo has no line for the path.
+pub fn mount_of<'a>(path: &Path, mounts: &'a [Mount]) -> Option<&'a Mount> {
     let existing: PathBuf = path.ancestors().find_map(|path| fs::canonicalize(path).ok())?;
     let metadata = fs::metadata(&existing).ok()?;
     let is_device = metadata.mode() & libc::S_IFMT == libc::S_IFBLK || metadata.mode() & libc::S_IFMT == libc::S_IFCHR;
     let device = Device::from_number(metadata.dev());
-    let holds = |mount: &Mount| mount.device == device && existing.starts_with(&mount.place);
+    let holds = |mount: &&Mount| mount.device == device && existing.starts_with(&mount.place);
     // A later mount covers an earlier one on the same directory.
-    let mounts = mounts().into_iter().filter(|mount| !is_device && holds(mount));
-    mounts.max_by_key(|mount| mount.place.len())
+    mounts.iter().filter(|mount| !is_device && holds(mount)).max_by_key(|mount| mount.place.len())
 }
 
 fn parse_mount(line: &str) -> Option<Mount> {
@@ -441,8 +440,9 @@ mod tests {
 
     #[test]
     fn a_path_lies_on_the_closest_mount() {
-        assert_eq!(mount_of(Path::new("/proc/self/status")).unwrap().kind, "proc");
-        assert_eq!(mount_of(Path::new("/proc/nonexistent/file")).unwrap().place, "/proc");
-        assert_eq!(mount_of(Path::new("/dev/null")), None);
+        let mounts = mounts();
+        assert_eq!(mount_of(Path::new("/proc/self/status"), &mounts).unwrap().kind, "proc");
+        assert_eq!(mount_of(Path::new("/proc/nonexistent/file"), &mounts).unwrap().place, "/proc");
+        assert_eq!(mount_of(Path::new("/dev/null"), &mounts), None);
     }
 }

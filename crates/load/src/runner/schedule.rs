@@ -202,7 +202,8 @@ fn watch_disks(plan: &Plan, makers: &[Maker], clones: &[Clone]) -> (DiskWatch, S
             paths.extend(target.names().map(str::to_owned));
         }
     }
-    (DiskWatch::start(paths.iter().map(String::as_str)), storage::of(paths.iter().map(Path::new)))
+    let storage = storage::of(paths.iter().map(Path::new));
+    (DiskWatch::start(&storage), storage)
 }
 
 /// The zones of all files of jobs with `zonemode=zbd`, before any clone starts: clones share them.

@@ -1,15 +1,16 @@
 //! From a plan to its result: processes, threads, gates, and the merging of their reports.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use measure::schema::{Ended, FilesFacts, FilesResult, JobError, PhaseInterval, PhaseResult, Work};
+use measure::schema::{Ended, FilesFacts, FilesResult, JobError, PhaseInterval, PhaseResult, Storage, Work};
 use measure::verdict;
 use sys::child::{self, Child, Outcome};
 use sys::clock::{Clock, monotonic_ns, realtime_ns};
@@ -91,7 +92,8 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
         std::fs::create_dir_all(directory)
             .map_err(|error| Error::system("cannot make directory", directory.display().to_string(), error))?;
     }
-    let disks = DiskWatch::start(local_path(plan));
+    let storage = storage::of(local_path(plan));
+    let disks = DiskWatch::start(&storage);
 
     let orders = Orders {
         plan,
@@ -106,7 +108,7 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
     let mut figures = |reports: Reports, pulse: Pulse, control: &mut Control| {
         let stopped = control.stop.load(Relaxed);
         let mut whole = described(plan, &seen, &clock, started_unix_ms, reports, pulse, stopped);
-        whole.disks = disks.so_far();
+        (whole.disks, whole.storage) = (disks.so_far(), storage.clone());
         judge(&mut whole);
         if let Some(hand_over) = &mut control.hand_over {
             hand_over(&whole);
@@ -181,7 +183,7 @@ fn described(
         facts,
         phases: merged(reports.of, pulse),
         disks: Vec::new(),
-        storage: storage::of(local_path(plan).into_iter().map(Path::new)),
+        storage: Storage::default(),
         error,
         clean_up: None,
         verdicts: Vec::new(),
@@ -320,9 +322,8 @@ fn check_base(plan: &Plan, base: &CStr, fs: &dyn FileSystem) -> Result<Seen, Err
     Ok(Seen { access: fs.name().into(), file_system: kind.unwrap_or_default() })
 }
 
-fn local_path(plan: &Plan) -> Option<&str> {
-    // DiskWatch finds the disks below the directory by its path.
-    (plan.target == Target::Posix).then(|| plan.layout.base.to_str().ok()).flatten()
+fn local_path(plan: &Plan) -> Option<&Path> {
+    (plan.target == Target::Posix).then(|| Path::new(OsStr::from_bytes(plan.layout.base.to_bytes())))
 }
 
 /// Does `work` in a child process: for libraries that must not be open in a process that forks.
