@@ -112,7 +112,7 @@ fn extend(file: &File, path: &str, bytes: u64, layout: Layout, job: &Job, contex
 /// returns the length of the file then.
 fn fill_up(file: &File, path: &str, old: u64, bytes: u64, job: &Job, context: &mut Context) -> Result<u64, Error> {
     match write_data(file, path, old, bytes, context) {
-        Err(error) if is_full(&error) => {}
+        Err(error) if is_full(error.errno()) => {}
         Err(error) => {
             let _ = file.set_len(old);
             return Err(error);
@@ -122,15 +122,16 @@ fn fill_up(file: &File, path: &str, old: u64, bytes: u64, job: &Job, context: &m
     let failed = |what: &str, error: io::Error| Error::system(what, path, error);
     if job.files.create_fsync {
         match file.sync_all() {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => {}
+            Err(error) if error.raw_os_error().is_some_and(is_full) => {}
             synced => synced.map_err(|error| failed("cannot sync", error))?,
         }
     }
     file.metadata().map(|metadata| metadata.len()).map_err(|error| failed("cannot stat", error))
 }
 
-fn is_full(error: &Error) -> bool {
-    matches!(error.errno(), libc::ENOSPC | libc::EDQUOT)
+/// True if a write failed with this error because the storage, or the quota on it, is full: the end of `fill_device`.
+pub(crate) fn is_full(errno: i32) -> bool {
+    matches!(errno, libc::ENOSPC | libc::EDQUOT)
 }
 
 fn reserve(file: &File, old: u64, bytes: u64, job: &Job) -> io::Result<()> {

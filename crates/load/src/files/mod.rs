@@ -30,6 +30,7 @@ mod safety;
 mod size;
 mod storage;
 
+pub(crate) use layout::is_full;
 pub use names::{names, paths_of};
 pub(crate) use preflight::postponed;
 pub use preflight::{doubts_of_space, preflight};

@@ -37,6 +37,7 @@ use super::traffic::{Next, Traffic};
 use super::window::{Turn, Window};
 use super::zones::Placed;
 use crate::engine::{Completion, Engine, Queued, Request, Slot, Slots};
+use crate::files::is_full;
 use crate::run::Phase;
 use crate::{Error, ErrorKind};
 
@@ -666,8 +667,7 @@ impl<T: Traffic> Generator<'_, T> {
     fn failed(&mut self, direction: Direction, op: &Op, result: i64, state: &mut State) -> Result<(), Error> {
         // Nothing transferred where something was asked: the end of the file (read) or of the device (write).
         let errno = if result < 0 { -result as i32 } else { libc::EIO };
-        let is_full = matches!(errno, libc::ENOSPC | libc::EDQUOT);
-        if self.gear.job.extent.fill && direction == Direction::Write && is_full {
+        if self.gear.job.extent.fill && direction == Direction::Write && is_full(errno) {
             // An op that was drawn before waits in `pending`: if it is a write, it meets the same end.
             if !self.traffic.is_full() {
                 state.end = Some(End::Done);
