@@ -176,46 +176,41 @@ mod tests {
 
     use super::*;
 
+    /// A sweep of a target in a directory, whose disk has this serial number; "" for a result that records no storage.
+    fn swept(target: &str, directory: &str, serial: &str, started_unix_ms: u64) -> (PathBuf, SweepResult) {
+        let mut sweep = SweepResult {
+            axis: "iodepth".into(),
+            target: target.into(),
+            paths: vec![directory.into()],
+            curves: vec![Curve { label: "psync".into(), ..Curve::default() }],
+            ..SweepResult::default()
+        };
+        if !serial.is_empty() {
+            sweep.storage.disks = vec![Disk { name: "sda".into(), serial: serial.into(), ..Disk::default() }];
+        }
+        sweep.provenance.started_unix_ms = started_unix_ms;
+        (PathBuf::from("a.json"), sweep)
+    }
+
+    /// The name of each series, and the number of its results.
+    fn told(sweeps: &[(PathBuf, SweepResult)]) -> Vec<(String, usize)> {
+        of(sweeps).iter().map(|one| (one.name.clone(), one.entries.len())).collect()
+    }
+
     #[test]
     fn targets_of_one_name_on_two_paths_are_two_histories() {
-        let swept = |directory: &str, started_unix_ms| {
-            let mut sweep = SweepResult {
-                axis: "iodepth".into(),
-                target: "a scratch file in .".into(),
-                paths: vec![directory.into()],
-                curves: vec![Curve { label: "psync".into(), ..Curve::default() }],
-                ..SweepResult::default()
-            };
-            sweep.provenance.started_unix_ms = started_unix_ms;
-            (PathBuf::from("a.json"), sweep)
-        };
-        let history = of(&[swept("/mnt/a", 1), swept("/mnt/b", 2), swept("/mnt/a", 3)]);
-        let told: Vec<(&str, usize)> = history.iter().map(|one| (one.name.as_str(), one.entries.len())).collect();
-        assert_eq!(told, [("a scratch file in . (/mnt/a) psync", 2), ("a scratch file in . (/mnt/b) psync", 1)]);
+        let on = |directory: &str, started_unix_ms| swept("a scratch file in .", directory, "", started_unix_ms);
+        let both = told(&[on("/mnt/a", 1), on("/mnt/b", 2), on("/mnt/a", 3)]);
+        let name = |directory: &str| format!("a scratch file in . ({directory}) psync");
+        assert_eq!(both, [(name("/mnt/a"), 2), (name("/mnt/b"), 1)]);
     }
 
     #[test]
     fn two_disks_on_one_path_are_two_histories() {
-        let swept = |serial: &str, started_unix_ms| {
-            let mut sweep = SweepResult {
-                axis: "iodepth".into(),
-                target: "a scratch file in /mnt".into(),
-                paths: vec!["/mnt".into()],
-                curves: vec![Curve { label: "psync".into(), ..Curve::default() }],
-                ..SweepResult::default()
-            };
-            if !serial.is_empty() {
-                sweep.storage.disks = vec![Disk { name: "sda".into(), serial: serial.into(), ..Disk::default() }];
-            }
-            sweep.provenance.started_unix_ms = started_unix_ms;
-            (PathBuf::from("a.json"), sweep)
-        };
-        let told = |sweeps: &[(PathBuf, SweepResult)]| {
-            of(sweeps).iter().map(|one| (one.name.clone(), one.entries.len())).collect::<Vec<_>>()
-        };
+        let on = |serial: &str, started_unix_ms| swept("a scratch file in /mnt", "/mnt", serial, started_unix_ms);
         let name = "a scratch file in /mnt psync";
-        assert_eq!(told(&[swept("", 0), swept("A", 1), swept("A", 2)]), [(name.into(), 3)], "an earlier version's");
-        let both = told(&[swept("A", 1), swept("B", 2), swept("A", 3)]);
+        assert_eq!(told(&[on("", 0), on("A", 1), on("A", 2)]), [(name.into(), 3)], "an earlier version's");
+        let both = told(&[on("A", 1), on("B", 2), on("A", 3)]);
         assert_eq!(both, [(format!("{name}, A"), 2), (format!("{name}, B"), 1)]);
     }
 
