@@ -40,9 +40,7 @@ impl Words {
         }?;
         NonNull::new(start.cast()).map(|start| Words { start, count }).ok_or(Errno::NOMEM)
     }
-}
 
-impl Words {
     /// The words, which stay mapped for the life of the process.
     pub fn keep(self) -> &'static [AtomicU64] {
         let kept = std::mem::ManuallyDrop::new(self);

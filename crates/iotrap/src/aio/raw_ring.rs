@@ -126,26 +126,6 @@ pub unsafe fn set_up(entries: usize, parameters: *mut c_void) -> isize {
     result
 }
 
-/// Maps a part of a ring for the library itself: its address.
-pub fn map(fd: c_int, bytes: usize, at: usize) -> raw::Result<usize> {
-    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    let flags = (libc::MAP_SHARED | libc::MAP_POPULATE) as usize;
-    // SAFETY: a new mapping, at no particular address.
-    let address = raw::check(unsafe { raw::call(libc::SYS_mmap, 0, bytes, protection, flags, raw::arg(fd), at) })?;
-    // A forked child does not follow its parent's rings.
-    // SAFETY: the mapping that was just made.
-    let _ = unsafe { raw::call(libc::SYS_madvise, address, bytes, libc::MADV_DONTFORK as usize, 0, 0, 0) };
-    Ok(address)
-}
-
-/// Undoes [`map`].
-pub fn unmap(address: usize, bytes: usize) {
-    if address != 0 {
-        // SAFETY: a mapping of this module that nobody uses any more.
-        let _ = unsafe { raw::call(libc::SYS_munmap, address, bytes, 0, 0, 0, 0) };
-    }
-}
-
 /// Enters a ring that the program has just made.
 fn is_made(fd: c_int, made: &Parameters) {
     closes(fd); // the ring that the number meant before was closed where no hook saw it
@@ -176,10 +156,10 @@ fn is_made(fd: c_int, made: &Parameters) {
     let (queues_bytes, entries_bytes) =
         (after_array.max(after_completions), made.submissions as usize * stride * size_of::<Request>());
     // IORING_OFF_SQ_RING, with which both queues are mapped, and IORING_OFF_SQES.
-    let queues = if sizes_known { map(fd, queues_bytes, 0) } else { Err(libc::ENOTSUP) };
-    let entries = queues.and_then(|_| map(fd, entries_bytes, 0x1000_0000));
+    let queues = if sizes_known { rings::map(fd, queues_bytes, 0) } else { Err(libc::ENOTSUP) };
+    let entries = queues.and_then(|_| rings::map(fd, entries_bytes, 0x1000_0000));
     let (Ok(queues), Ok(entries)) = (queues, entries) else {
-        unmap(queues.unwrap_or(0), queues_bytes);
+        rings::unmap(queues.unwrap_or(0), queues_bytes);
         place.fd.store(-1, Relaxed);
         Reason::RingKind.count();
         return;
@@ -199,8 +179,8 @@ fn is_made(fd: c_int, made: &Parameters) {
     if let Some(held) = held {
         held.known().deferred = (made.flags & setup::DEFER_TASKRUN != 0).then_some(fd);
     } else {
-        unmap(queues, queues_bytes);
-        unmap(entries, entries_bytes);
+        rings::unmap(queues, queues_bytes);
+        rings::unmap(entries, entries_bytes);
         place.fd.store(-1, Relaxed);
         Reason::Tables.count();
         return;
@@ -254,8 +234,8 @@ fn end(fd: c_int) {
     while place.pins.load(Acquire) != 0 {
         raw::sleep_us(50);
     }
-    unmap(place.queues.load(Relaxed), place.queues_bytes.load(Relaxed));
-    unmap(place.entries.load(Relaxed), place.entries_bytes.load(Relaxed));
+    rings::unmap(place.queues.load(Relaxed), place.queues_bytes.load(Relaxed));
+    rings::unmap(place.entries.load(Relaxed), place.entries_bytes.load(Relaxed));
     place.fd.store(-1, core::sync::atomic::Ordering::Release);
 }
 

@@ -71,8 +71,28 @@ impl Queues {
     /// Undoes the mapping of queues that were not entered, or are entered no longer.
     pub fn unmap(self) {
         if let Some((address, bytes)) = self.mapped {
-            crate::aio::raw_ring::unmap(address, bytes);
+            unmap(address, bytes);
         }
+    }
+}
+
+/// Maps a part of a ring for the library itself: its address.
+pub fn map(fd: c_int, bytes: usize, at: usize) -> raw::Result<usize> {
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_SHARED | libc::MAP_POPULATE) as usize;
+    // SAFETY: a new mapping, at no particular address.
+    let address = raw::check(unsafe { raw::call(libc::SYS_mmap, 0, bytes, protection, flags, raw::arg(fd), at) })?;
+    // A forked child does not follow its parent's rings.
+    // SAFETY: the mapping that was just made.
+    let _ = unsafe { raw::call(libc::SYS_madvise, address, bytes, libc::MADV_DONTFORK as usize, 0, 0, 0) };
+    Ok(address)
+}
+
+/// Undoes [`map`].
+pub fn unmap(address: usize, bytes: usize) {
+    if address != 0 {
+        // SAFETY: a mapping of the library that nobody uses any more.
+        let _ = unsafe { raw::call(libc::SYS_munmap, address, bytes, 0, 0, 0, 0) };
     }
 }
 

@@ -12,7 +12,6 @@ use crate::abi::own_stack;
 use crate::abi::raw;
 use crate::abi::undisturbed::Undisturbed;
 use crate::aio::prepare::{Prepared, prepare};
-use crate::aio::raw_ring;
 use crate::aio::rings::{self, Batch, Held, Queues};
 use crate::state::group::GroupRef;
 use crate::state::lane;
@@ -35,13 +34,13 @@ fn own_queues(uring: &Uring) -> Option<Queues> {
     let Uring { submission, completion, ring_fd, .. } = uring;
     // One mapping for both queues, since Linux 5.4.
     let bytes = submission.bytes.max(completion.bytes);
-    let theirs = submission.start.expose_provenance();
-    if submission.start != completion.start || theirs == 0 {
+    let mapped_at = submission.start.expose_provenance();
+    if submission.start != completion.start || mapped_at == 0 {
         return None;
     }
-    let own = raw_ring::map(*ring_fd, bytes, 0).ok()?;
+    let own = rings::map(*ring_fd, bytes, 0).ok()?;
     let at = |place: usize, size: usize| {
-        let offset = place.checked_sub(theirs).filter(|offset| offset.saturating_add(size) <= bytes)?;
+        let offset = place.checked_sub(mapped_at).filter(|offset| offset.saturating_add(size) <= bytes)?;
         Some(own + offset)
     };
     let word = |place: *const AtomicU32| at(place.expose_provenance(), size_of::<AtomicU32>());
@@ -60,7 +59,7 @@ fn own_queues(uring: &Uring) -> Option<Queues> {
         })
     };
     found().or_else(|| {
-        raw_ring::unmap(own, bytes);
+        rings::unmap(own, bytes);
         None
     })
 }
@@ -79,12 +78,12 @@ unsafe fn held(uring: *const Uring) -> Option<Held> {
     if let Some(held) = rings::hold(id) {
         let known = held.known();
         // SAFETY: liburing keeps its mapping while the program submits.
-        let theirs = unsafe { &*submission.head };
+        let head = unsafe { &*submission.head };
         // SAFETY: the library keeps its own mapping while the ring is entered.
         let own = unsafe { &*known.queues.head };
-        let [before, theirs, after] = [own.load(Acquire), theirs.load(Acquire), own.load(Acquire)];
+        let [before, head, after] = [own.load(Acquire), head.load(Acquire), own.load(Acquire)];
         // The kernel may move it at this moment (SQPOLL).
-        let same = theirs.wrapping_sub(before) <= after.wrapping_sub(before);
+        let same = head.wrapping_sub(before) <= after.wrapping_sub(before);
         // SAFETY: liburing keeps its mapping while the program submits.
         let mask = unsafe { (*completion.mask).load(Relaxed) };
         let bytes = submission.bytes.max(completion.bytes);

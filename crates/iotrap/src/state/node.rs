@@ -536,7 +536,7 @@ impl Node {
     }
 
     /// Records from now on which writes are in flight ([`writes`]). `own` is the lane that the program has opened.
-    /// False if there is no room for that.
+    /// False if the table of records is full.
     pub fn record_writes(&self, own: usize) -> bool {
         let (device, inode) = self.identity();
         if !self.is_remote() || self.record().is_some() {

@@ -56,7 +56,7 @@ static SHARED: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 /// The shared words could not be mapped.
 static MISSING: AtomicBool = AtomicBool::new(false);
 
-/// The shared words; None if there is no memory for them.
+/// The shared words; None where no memory can be shared.
 fn words() -> Option<&'static [AtomicU64]> {
     let pointer = SHARED.load(Acquire);
     if !pointer.is_null() {
@@ -164,12 +164,8 @@ pub fn enter(device: u64, inode: u64) -> Option<u32> {
     Some(place)
 }
 
-/// Removes a record of this process: it has closed the file, and none of its writes is in flight.
+/// Removes a record of which no write is in flight: its process has closed the file, or runs no longer.
 pub fn leave(place: u32) {
-    clear(place);
-}
-
-fn clear(place: u32) {
     let Some(words) = words() else { return };
     words_of(words, place).unwrap_or_default().iter().for_each(|word| word.store(0, SeqCst));
     if let Some(key) = words.get(KEYS + place as usize) {
@@ -260,7 +256,7 @@ impl Record {
         let start = self.fields.get(record::START_TICKS);
         let mine = |start: &AtomicU64| start.compare_exchange(self.owner.start_ticks, 0, AcqRel, Acquire).is_ok();
         if start.is_some_and(mine) {
-            clear(self.place);
+            leave(self.place);
         }
     }
 }
