@@ -23,6 +23,9 @@ use crate::output::{self, DefaultName, Form};
 use crate::progress::{Bar, Show};
 use crate::values;
 
+/// The longest time of a depth where nobody gives one, at least.
+const LEAST_POINT_TIME: Duration = Duration::from_secs(4);
+
 /// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Both, run };
 
@@ -125,8 +128,7 @@ fn command() -> Command {
                 .long("point-time")
                 .value_name("TIME")
                 .value_parser(values::duration)
-                .default_value("4s")
-                .help("Longest time that sweep spends on one depth"),
+                .help("Longest time that sweep spends on one depth [default: a tenth of --time, at least 4s]"),
         )
         .arg(
             Arg::new("time")
@@ -236,7 +238,8 @@ fn asked(matches: &ArgMatches, words: Vec<OsString>, rank: &Rank) -> anyhow::Res
         !speed || !request.recorded.is_empty(),
         "--axis replay_time_scale is the speed of a recorded application: give its log, --workload LOG"
     );
-    let duration = |name| *matches.get_one::<Duration>(name).expect("has a default");
+    let given = |name| matches.get_one::<Duration>(name).copied();
+    let duration = |name| given(name).expect("has a default");
     let effort = Effort {
         axis,
         across,
@@ -247,7 +250,7 @@ fn asked(matches: &ArgMatches, words: Vec<OsString>, rank: &Rank) -> anyhow::Res
             most: *matches.get_one("precondition-rounds").expect("has a default"),
         }),
         bound: *matches.get_one("bound").expect("has a default"),
-        point_cap: duration("point-time"),
+        point_cap: given("point-time").unwrap_or_else(|| LEAST_POINT_TIME.max(duration("time") / 10)),
         total: duration("time"),
         save_every: duration("save-every"),
         ..Effort::default()

@@ -126,6 +126,7 @@ impl Default for Job {
                 ramp_ns: 0,
                 ramp_bytes: 0,
                 window: None,
+                slices: Vec::new(),
                 start_delay_ns: (0, 0),
                 loops: 1,
                 stonewall: false,

@@ -373,6 +373,9 @@ pub struct Time {
     /// The rule that cuts the measured part out of the run; None: fio's, from the end of the ramp to the last
     /// completion.
     pub window: Option<Window>,
+    /// Stretches of the run, each at a depth of its own and with a window of its own, in this order; empty: one stretch
+    /// at `iodepth`.
+    pub slices: Vec<Slice>,
     /// `startdelay`: smallest and largest time before the job starts.
     pub start_delay_ns: (u64, u64),
     /// `loops`: number of passes over the workload.
@@ -402,6 +405,17 @@ pub struct Window {
     /// True if the part may be longer than `runtime` where latencies vary much: for a clone that runs alone, because
     /// clones that run together end together.
     pub extends: bool,
+}
+
+/// A stretch of a run at one depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Requests in flight, at most `iodepth`.
+    pub depth: u32,
+    /// Nanoseconds of the measured part.
+    pub measured_ns: u64,
+    /// Nanoseconds that the measured part waits for the requests that were in flight when the queue reached the depth.
+    pub patience_ns: u64,
 }
 
 impl Job {

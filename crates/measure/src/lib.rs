@@ -26,6 +26,7 @@ mod point;
 mod rates;
 pub mod refine;
 pub mod schema;
+pub mod slices;
 pub mod stats;
 pub mod steady_state;
 mod storage;

@@ -36,6 +36,7 @@ use crate::figures::percent;
 use crate::limit::{self, Condition};
 use crate::refine::Goal;
 use crate::schema::{Answer, Burst, Curve, Estimate, LoadLine, Point};
+use crate::slices::doubts;
 use crate::stats::{mean, sorted_quantile, t_quantile, variance};
 use crate::unimodal::unimodal;
 use crate::visits::{Effects, Look, looks};
@@ -348,6 +349,8 @@ struct Seen {
     ln_x: Vec<f64>,
     looks: Vec<Look>,
     starts: Vec<Start>,
+    /// The standard error of each depth for what slices may remember.
+    doubts: Vec<f64>,
 }
 
 impl Seen {
@@ -366,7 +369,8 @@ impl Seen {
         let (looks, starts) = (looks(&points), starts(&points));
         let x: Vec<f64> = points.iter().map(|point| point.x).collect();
         let all_seen = (0..x.len()).all(|depth| looks.iter().any(|look| look.depth == depth));
-        (x.len() >= 3 && all_seen).then(|| Seen { ln_x: x.iter().map(|x| x.ln()).collect(), x, looks, starts })
+        let doubts = doubts(&points);
+        (x.len() >= 3 && all_seen).then(|| Seen { ln_x: x.iter().map(|x| x.ln()).collect(), x, looks, starts, doubts })
     }
 
     /// The bounds of the load line, widened by those that all rounds but one give, for each round in turn: no claim
@@ -464,10 +468,10 @@ impl Seen {
         let mut errors = vec![effects.single_error().max(LEAST_ERROR); ln_y.len()];
         for ((&depth, &level), error) in effects.confirmed.iter().zip(&effects.depths).zip(effects.standard_errors()) {
             ln_y[depth] = level;
-            errors[depth] = error.max(LEAST_ERROR);
+            errors[depth] = error.max(LEAST_ERROR).hypot(self.doubts[depth]);
         }
         let confirmed = (0..ln_y.len()).map(|depth| effects.visited.get(depth).is_some_and(|of| of.0 >= 2)).collect();
-        Levels { ln_y, errors, confirmed }
+        Levels { ln_y, errors, confirmed, doubts: self.doubts.clone() }
     }
 
     /// The smallest measured depth within the bounds of a crossing, and the interval: whole depths where all are whole.
@@ -488,6 +492,8 @@ struct Levels {
     errors: Vec<f64>,
     /// True if the depth was visited in several rounds: an overload rests on such depths alone.
     confirmed: Vec<bool>,
+    /// The part of the standard error for what slices may remember.
+    doubts: Vec<f64>,
 }
 
 impl Levels {
@@ -500,7 +506,8 @@ impl Levels {
         let independent: Vec<f64> = effects.confirmed.iter().map(|_| random.next()).collect();
         for (row, &depth) in effects.factor.iter().zip(&effects.confirmed) {
             let off: f64 = row.iter().zip(&independent).map(|(a, b)| a * b).sum();
-            out[depth] = self.ln_y[depth] + error * off;
+            let doubt = if self.doubts[depth] > 0.0 { self.doubts[depth] * random.next() } else { 0.0 };
+            out[depth] = self.ln_y[depth] + error * off + doubt;
         }
         // The few visits to a depth may have met the other state of the machine.
         let any = &effects.set_aside;

@@ -40,6 +40,7 @@ impl JobResult {
             ramp,
             is_window,
             common_ns,
+            slices: _,
             verdicts: _,
             checks: _,
         } = other;

@@ -15,6 +15,7 @@
 use crate::limit::{Bracket, Condition, Seen};
 use crate::load_line::{LOAD_LINE_FRACTION, OVERLOAD_FRACTION};
 use crate::schema::Point;
+use crate::slices::{self, Slice};
 use crate::stats::{sorted_quantile, t_quantile};
 use crate::unimodal::unimodal;
 use crate::visits::{Effects, Look, looks};
@@ -62,6 +63,8 @@ pub struct Limits {
     pub finest: f64,
     /// Around the limits of conditions, neighbouring values are at most this factor apart (or 1, whichever is farther).
     pub finest_limit: f64,
+    /// True if the depth can change while the load goes on: rounds consist of slices ([`crate::slices`]).
+    pub in_place: bool,
     /// The last round of the sweep that this one resumes, or 0: the machine may be another by now, so the sweep begins
     /// a new round instead of completing that one.
     pub closed: u32,
@@ -79,13 +82,14 @@ impl Limits {
             curve_cap_ns,
             finest: 1.2,
             finest_limit: 1.1,
+            in_place: false,
             closed: 0,
         }
     }
 }
 
 /// The next step of a sweep.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Measure this depth (or rate) for `runtime_ns`, and add the result to the point of that depth if there is one
     /// ([`Point::extend`]).
@@ -95,6 +99,16 @@ pub enum Step {
         /// Measured nanoseconds, ramp excluded.
         runtime_ns: u64,
         /// The round that the visit belongs to, for [`crate::schema::Visit`].
+        round: u32,
+        /// The reason, for the progress line.
+        why: Why,
+    },
+    /// Measure these slices in one run, and add those of each depth to its point, as one visit
+    /// ([`Point::of_slices`]).
+    Slices {
+        /// The slices, in order.
+        slices: Vec<Slice>,
+        /// The round that the visits belong to, for [`crate::schema::Visit`].
         round: u32,
         /// The reason, for the progress line.
         why: Why,
@@ -175,13 +189,24 @@ pub fn next(goal: &Goal, asked: &[f64], points: &[Point], spent_ns: u64, limits:
     let under_way = all().map(|visit| visit.round).max().filter(|round| *round > limits.closed);
     let began_ns = all().filter(|visit| Some(visit.round) == under_way).map(|visit| visit.at_ns).min();
     let left_then_ns = limits.curve_cap_ns.saturating_sub(began_ns.unwrap_or(spent_ns));
-    let rounds_left = left_then_ns as f64 / (visit_ns * LONGEST_ROUND as u64).max(1) as f64;
+    let in_slices = limits.in_place && goal.line && goal.limits.is_empty();
+    let round_ns = if in_slices { slices::round_ns(points) } else { None };
+    let rounds_left = left_then_ns as f64 / round_ns.unwrap_or(visit_ns * LONGEST_ROUND as u64).max(1) as f64;
     let finer = rounds_left >= ROUNDS_TO_CONFIRM;
     let state = State { goal, points, limits, whole: asked.iter().all(|x| x.fract() == 0.0), finer };
     match state.again() {
         None => Step::Done(Done::Settled),
-        Some(_) if out_of_time || left_ns < visit_ns => Step::Done(Done::OutOfTime),
-        Some((x, round, why)) => measure(x, limits.first_ns, round, why),
+        Some(_) if out_of_time => Step::Done(Done::OutOfTime),
+        Some((x, round, why)) => {
+            let depths: Vec<f64> = state.remaining(round).into_iter().map(|(x, _)| x).collect();
+            let in_slices = round_ns.is_some() && state.is_new(round);
+            match in_slices.then(|| slices::schedule(points, &depths, round, left_ns)).flatten() {
+                Some(slices) if slices.is_empty() => Step::Done(Done::OutOfTime),
+                Some(slices) => Step::Slices { slices, round, why },
+                None if left_ns < visit_ns => Step::Done(Done::OutOfTime),
+                None => measure(x, limits.first_ns, round, why),
+            }
+        }
     }
 }
 
@@ -200,15 +225,26 @@ impl State<'_> {
     fn again(&self) -> Option<(f64, u32, Why)> {
         let rounds = || self.points.iter().flat_map(|point| &point.visits).map(|visit| visit.round);
         let under_way = rounds().max().unwrap_or(0);
-        let remaining = |round: u32| {
-            let mut depths = self.decide(round);
-            depths.retain(|(x, _)| !self.points.iter().any(|point| point.x == *x && self.had(point, round)));
+        let next = |round: u32| {
+            let depths = self.remaining(round);
             // Odd rounds go up, even rounds go down.
             let next = if round % 2 == 1 { depths.first() } else { depths.last() };
             next.map(|&(x, why)| (x, round, why))
         };
-        let in_this = Some(under_way).filter(|&round| round > self.limits.closed).and_then(remaining);
-        in_this.or_else(|| if self.settled(under_way) { None } else { remaining(under_way + 1) })
+        let in_this = Some(under_way).filter(|&round| round > self.limits.closed).and_then(next);
+        in_this.or_else(|| if self.settled(under_way) { None } else { next(under_way + 1) })
+    }
+
+    /// The values that decide in a round and had no visit in it, ascending.
+    fn remaining(&self, round: u32) -> Vec<(f64, Why)> {
+        let mut depths = self.decide(round);
+        depths.retain(|(x, _)| !self.points.iter().any(|point| point.x == *x && self.had(point, round)));
+        depths
+    }
+
+    /// True if no point had a visit of this round.
+    fn is_new(&self, round: u32) -> bool {
+        !self.points.iter().flat_map(|point| &point.visits).any(|visit| visit.round == round)
     }
 
     /// The values that decide in a round, ascending, and why each of them is measured: those of every question.
@@ -412,7 +448,7 @@ mod tests {
         let (mut points, mut steps, mut spent): (Vec<Point>, Vec<Step>, u64) = Default::default();
         loop {
             let step = next(&Goal::load_line(), asked, &points, spent, limits);
-            steps.push(step);
+            steps.push(step.clone());
             let Step::Measure { x, runtime_ns, round, .. } = step else { return (points, steps, spent) };
             assert!(runtime_ns > 0 && steps.len() < 1000, "{steps:?}");
             let mut job = JobResult { runtime_ns, interval_ns: 20 * MS, ..JobResult::default() };

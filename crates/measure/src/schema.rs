@@ -187,6 +187,10 @@ pub struct JobResult {
     /// Over several ranks: nanoseconds from the start during which all of them were at work; None for one rank alone.
     #[serde(default)]
     pub common_ns: Option<u64>,
+    /// Of a run in slices: the measurements of each slice, in order. A sweep takes them; no result that is written has
+    /// any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<JobResult>,
     /// Statements about this job's numbers.
     pub verdicts: Vec<Verdict>,
     /// The statements that were tried on this job's numbers, each with its outcome.
@@ -794,6 +798,10 @@ pub struct Curve {
     /// With objectives: the highest depth or rate that keeps all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Limit>,
+    /// The sign of memory for which the storage was measured in visits and not in slices: "at iodepth 4 short slices
+    /// give -21 % against long ones".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
 }
 
 impl Curve {
@@ -845,6 +853,20 @@ pub struct Visit {
     /// Nanoseconds of the measured part of this visit; 0 in results that do not record it.
     #[serde(default)]
     pub measured_ns: u64,
+    /// Of a visit in slices of a run that goes on: their number and course. None: the visit is a run of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Slices>,
+}
+
+/// The slices that make up a visit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Slices {
+    /// The number of slices.
+    pub count: u32,
+    /// Nominal nanoseconds of the measured part of one slice.
+    pub ns: u64,
+    /// Of each slice: the logarithm of the throughput of its last half over that of its first.
+    pub trends: Vec<f64>,
 }
 
 /// The highest depth or rate at which conditions hold: see "Objectives" in docs/objectives.md.

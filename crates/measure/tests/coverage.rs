@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use measure::load_line::{self, LOAD_LINE_FRACTION, OVERLOAD_FRACTION};
 use measure::refine::{self, Goal, Limits, Step};
 use measure::schema::{Interval, JobResult, LoadLine, Point, Ramp};
+use measure::slices::{self, SETTLE_NS, Slice};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use random::Random;
@@ -25,6 +26,10 @@ const SAMPLE_NS: u64 = 50 * MS;
 const OVERHEAD_NS: u64 = 300 * MS;
 /// The time between two runs in which nobody asks: the rest of the overhead is that of the last requests of a run.
 const IDLE_NS: u64 = 25 * MS;
+/// The start and the end of a run in slices.
+const START_NS: u64 = 100 * MS;
+/// The steps of a slice.
+const SLICE_STEP_NS: u64 = 25 * MS;
 /// The ramp alone.
 const RAMP_NS: u64 = 200 * MS;
 /// A sweep of 40 s less 3 s of layout and 2 s for the ceiling.
@@ -299,6 +304,89 @@ fn passes(machine: &Machine, x: f64, least_ns: u64, tokens: &mut f64, random: &m
     job
 }
 
+/// A machine with its disturbance.
+struct Storage<'a> {
+    kind: Kind,
+    machine: &'a Machine,
+    disturbance: &'a [f64],
+    of_visits: f64,
+    /// Of [`Kind::LuckyVisits`]: the factor of each lucky or usual second.
+    seconds: &'a [f64],
+}
+
+/// The length of a lucky second: that of a visit.
+const LUCKY_NS: u64 = 600 * MS;
+
+/// The factor of [`Kind::LuckyVisits`].
+fn lucky_second(random: &mut Random) -> f64 {
+    if random.uniform() < 0.05 { 1.0 + random.between(0.1, 0.5) } else { 1.0 + 0.02 * random.normal() }
+}
+
+impl Storage<'_> {
+    /// The factor by which a visit, or a slice, is off as a whole.
+    fn lucky(&mut self, x: f64, random: &mut Random) -> f64 {
+        match self.kind {
+            Kind::LuckyVisits => lucky_second(random),
+            Kind::Shared if x <= 4.0 => (0.25 * random.normal()).exp(),
+            Kind::Shared | Kind::Starved => (self.of_visits * random.normal()).exp(),
+            _ => 1.0,
+        }
+    }
+
+    /// The ops of a step that ends at `now_ns`. The noise of a step is independent of that of the others: it is the
+    /// larger the shorter the step.
+    fn sample(&mut self, x: f64, now_ns: u64, step_ns: u64, lucky: f64, tokens: &mut f64, random: &mut Random) -> u64 {
+        let noise = match self.kind {
+            Kind::White => 0.06 * random.normal(),
+            Kind::Shared => 0.05 * random.normal(),
+            Kind::Starved => 0.3 * random.normal(),
+            Kind::Flat | Kind::NoisyFlat | Kind::Cliff | Kind::NoisyCliff => 0.002 * random.normal(),
+            Kind::HeavyTails => 0.01 * random.normal() / random.exponential(1.0).sqrt(),
+            _ => 0.01 * random.normal(),
+        } * (SAMPLE_NS as f64 / step_ns as f64).sqrt();
+        let level = self.disturbance[((now_ns / SAMPLE_NS) as usize).min(self.disturbance.len() - 1)];
+        let given = match self.kind {
+            Kind::Cap => self.machine.throughput(x).min(self.machine.top * level),
+            _ => self.machine.throughput(x) * level,
+        };
+        let factor = (1.0 + noise).clamp(0.02, 50.0) * lucky;
+        (self.machine.given(given, tokens, step_ns) * factor * step_ns as f64 / 1e9).round() as u64
+    }
+
+    /// A slice that begins at `from_ns`.
+    fn slice(
+        &mut self,
+        x: f64,
+        settle_ns: u64,
+        measured_ns: u64,
+        from_ns: u64,
+        tokens: &mut f64,
+        random: &mut Random,
+    ) -> JobResult {
+        // A lucky second is longer than a slice.
+        let lucky = match self.kind {
+            Kind::LuckyVisits => self.seconds[((from_ns / LUCKY_NS) as usize).min(self.seconds.len() - 1)],
+            _ => self.lucky(x, random),
+        };
+        let (settling, part_ns) = (settle_ns.div_ceil(SLICE_STEP_NS), SLICE_STEP_NS);
+        for step in 1..=settling {
+            self.sample(x, from_ns + step * part_ns, settle_ns / settling, lucky, tokens, random);
+        }
+        let steps = (measured_ns / SLICE_STEP_NS).max(2);
+        let part_ns = measured_ns / steps;
+        let mut job =
+            JobResult { runtime_ns: part_ns * steps, interval_ns: part_ns, is_window: true, ..JobResult::default() };
+        for step in 1..=steps {
+            let now_ns = from_ns + settle_ns + step * part_ns;
+            let mut interval = Interval { end_ns: step * part_ns, length_ns: part_ns, ..Interval::default() };
+            interval.ops.read = self.sample(x, now_ns, part_ns, lucky, tokens, random);
+            job.directions.read.ops += interval.ops.read;
+            job.intervals.push(interval);
+        }
+        job
+    }
+}
+
 /// The line that one sweep found, the largest plateau that its visits support, and the nanoseconds that the sweep took.
 fn sweep(kind: Kind, machine: &Machine, random: &mut Random) -> (LoadLine, f64, u64) {
     let disturbance = disturbance(kind, random);
@@ -307,50 +395,68 @@ fn sweep(kind: Kind, machine: &Machine, random: &mut Random) -> (LoadLine, f64, 
         Kind::Starved => random.between(0.2, 0.5),
         _ => 0.0,
     };
-    let limits = limits();
+    let seconds: Vec<f64> = match kind {
+        Kind::LuckyVisits => (0..2 * CURVE_NS / LUCKY_NS).map(|_| lucky_second(random)).collect(),
+        _ => Vec::new(),
+    };
+    let mut limits = limits();
     let (mut points, mut spent_ns): (Vec<Point>, u64) = (Vec::new(), 0);
     let (mut steps, mut longest_ns) = (0, 0);
     let mut tokens = machine.limit.map_or(0.0, |(_, most)| most);
-    while let Some((x, runtime_ns, round)) = step(&points, spent_ns, &limits) {
+    // The points without slices, as long as slices are believed.
+    let mut whole = Some(Vec::new()).filter(|_| !matches!(kind, Kind::Passes | Kind::LargePasses));
+    loop {
+        limits.in_place = whole.is_some();
         steps += 1;
-        assert!(runtime_ns > 0 && steps < 300);
+        assert!(steps < 300);
         let at_ns = spent_ns;
+        let (x, runtime_ns, round) = match refine::next(&Goal::load_line(), &DEPTHS, &points, spent_ns, &limits) {
+            Step::Done(_) => break,
+            Step::Measure { x, runtime_ns, round, .. } => (x, runtime_ns, round),
+            Step::Slices { slices, round, .. } => {
+                spent_ns += START_NS;
+                let mut storage = Storage { kind, machine, disturbance: &disturbance, of_visits, seconds: &seconds };
+                let mut before = 0.0f64;
+                let mut of_depths: Vec<(f64, u64, Vec<JobResult>)> = Vec::new();
+                for Slice { x, measured_ns, nominal_ns, .. } in slices {
+                    let settle_ns = SETTLE_NS + (before.max(x) / machine.sustained(x) * 1e9) as u64;
+                    before = x;
+                    let job = storage.slice(x, settle_ns, measured_ns, spent_ns, &mut tokens, random);
+                    spent_ns += settle_ns + measured_ns;
+                    match of_depths.iter_mut().find(|(of, ..)| *of == x) {
+                        Some((.., jobs)) => jobs.push(job),
+                        None => of_depths.push((x, nominal_ns, vec![job])),
+                    }
+                }
+                longest_ns = longest_ns.max(spent_ns - at_ns);
+                for (x, ns, jobs) in of_depths {
+                    let point = Point::of_slices(x, jobs, ns).expect("a slice at least");
+                    enter(&mut points, point, at_ns, round);
+                }
+                if slices::memory(&points, "iodepth", spent_ns, &limits).is_some() {
+                    points = whole.take().expect("slices were believed");
+                }
+                continue;
+            }
+        };
+        assert!(runtime_ns > 0);
         if let Kind::Passes | Kind::LargePasses = kind {
             let job = passes(machine, x, runtime_ns, &mut tokens, random);
             spent_ns += OVERHEAD_NS - RAMP_NS + job.ramp.map_or(0, |ramp| ramp.ns) + job.runtime_ns;
             longest_ns = longest_ns.max(spent_ns - at_ns);
-            enter(&mut points, x, job, at_ns, round);
+            enter(&mut points, Point::of(x, job), at_ns, round);
             continue;
         }
         spent_ns += OVERHEAD_NS;
-        let lucky = match kind {
-            Kind::LuckyVisits if random.uniform() < 0.05 => 1.0 + random.between(0.1, 0.5),
-            Kind::LuckyVisits => 1.0 + 0.02 * random.normal(),
-            Kind::Shared if x <= 4.0 => (0.25 * random.normal()).exp(),
-            Kind::Shared | Kind::Starved => (of_visits * random.normal()).exp(),
-            _ => 1.0,
-        };
+        let mut storage = Storage { kind, machine, disturbance: &disturbance, of_visits, seconds: &seconds };
+        let lucky = storage.lucky(x, random);
         let mut job = JobResult { runtime_ns, interval_ns: SAMPLE_NS, ..JobResult::default() };
         machine.given(0.0, &mut tokens, IDLE_NS);
         let mut ramp = Ramp { ops: 0, ns: RAMP_NS };
         let of_ramp = RAMP_NS / SAMPLE_NS;
         for step in 1..=of_ramp + runtime_ns / SAMPLE_NS {
-            let now = ((spent_ns + step * SAMPLE_NS - RAMP_NS) / SAMPLE_NS) as usize;
-            let sample = match kind {
-                Kind::White => 0.06 * random.normal(),
-                Kind::Shared => 0.05 * random.normal(),
-                Kind::Starved => 0.3 * random.normal(),
-                Kind::Flat | Kind::NoisyFlat | Kind::Cliff | Kind::NoisyCliff => 0.002 * random.normal(),
-                Kind::HeavyTails => 0.01 * random.normal() / random.exponential(1.0).sqrt(),
-                _ => 0.01 * random.normal(),
-            };
-            let level = disturbance[now.min(disturbance.len() - 1)];
-            let given = match kind {
-                Kind::Cap => machine.throughput(x).min(machine.top * level),
-                _ => machine.throughput(x) * level,
-            };
-            let factor = (1.0 + sample).clamp(0.02, 50.0) * lucky;
-            let ops = (machine.given(given, &mut tokens, SAMPLE_NS) * factor * SAMPLE_NS as f64 / 1e9).round() as u64;
+            let now_ns = spent_ns + step * SAMPLE_NS - RAMP_NS;
+            let ops = storage.sample(x, now_ns, SAMPLE_NS, lucky, &mut tokens, random);
             let Some(index) = step.checked_sub(of_ramp).filter(|index| *index > 0) else {
                 ramp.ops += ops;
                 continue;
@@ -362,7 +468,11 @@ fn sweep(kind: Kind, machine: &Machine, random: &mut Random) -> (LoadLine, f64, 
         }
         job.ramp = Some(ramp);
         spent_ns += runtime_ns;
-        enter(&mut points, x, job, at_ns, round);
+        let point = Point::of(x, job);
+        if let Some(whole) = &mut whole {
+            enter(whole, point.clone(), at_ns, round);
+        }
+        enter(&mut points, point, at_ns, round);
     }
     assert!(spent_ns <= CURVE_NS + longest_ns.max(1_000 * MS), "the sweep took {spent_ns} ns");
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
@@ -382,21 +492,14 @@ fn limits() -> Limits {
         curve_cap_ns: CURVE_NS,
         finest: 1.2,
         finest_limit: 1.1,
+        in_place: false,
         closed: 0,
     }
 }
 
-fn step(points: &[Point], spent_ns: u64, limits: &Limits) -> Option<(f64, u64, u32)> {
-    match refine::next(&Goal::load_line(), &DEPTHS, points, spent_ns, limits) {
-        Step::Measure { x, runtime_ns, round, .. } => Some((x, runtime_ns, round)),
-        Step::Done(_) => None,
-    }
-}
-
-fn enter(points: &mut Vec<Point>, x: f64, job: JobResult, at_ns: u64, round: u32) {
-    let mut point = Point::of(x, job);
+fn enter(points: &mut Vec<Point>, mut point: Point, at_ns: u64, round: u32) {
     point.visits.iter_mut().for_each(|visit| (visit.at_ns, visit.round) = (at_ns, round));
-    match points.iter_mut().find(|known| known.x == x) {
+    match points.iter_mut().find(|known| known.x == point.x) {
         Some(known) => known.extend(point),
         None => points.push(point),
     }

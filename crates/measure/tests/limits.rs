@@ -457,6 +457,7 @@ fn sweep(system: &System, random: &mut Random) -> Limit {
         curve_cap_ns: CURVE_NS,
         finest: 1.2,
         finest_limit,
+        in_place: false,
         closed: 0,
     };
     let (mut curve, mut spent_ns, mut steps) = (Curve::default(), 0, 0);

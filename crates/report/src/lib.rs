@@ -21,6 +21,7 @@ pub mod ndjson;
 mod parts;
 mod preconditioning;
 mod read;
+mod slices;
 pub mod smallfile;
 pub mod svg;
 pub mod terse;

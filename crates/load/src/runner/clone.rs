@@ -1,11 +1,11 @@
 //! One clone's life: set up, gate, generator loop, clean up, result.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use job::Job;
 use job::engines::EngineSpec;
-use job::job::{Amount, FileLock, MemoryKind, MemoryPolicy, OpenSync};
+use job::job::{Amount, FileLock, MemoryKind, MemoryPolicy, OpenSync, Slice};
 use measure::PerDirection;
 use measure::figures::ByteUnits;
 use measure::schema::{Ended, Facts, JobError, JobResult, Reporting, Unified, Verified};
@@ -179,9 +179,17 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         let elapsed_ms = recorded.runtime_ns / 1_000_000;
         statement.answer(&result_of(recorded, (realtime_ns() / 1_000_000).saturating_sub(elapsed_ms), verified));
     };
+    let slices = RefCell::new(Vec::new());
+    let on_slice = |slice: Slice, recorded: Recorded| {
+        let (elapsed_ns, now_ms) = (recorded.runtime_ns, realtime_ns() / 1_000_000);
+        let result = result_of(recorded, now_ms.saturating_sub(elapsed_ns / 1_000_000), None);
+        let facts = Facts { iodepth: slice.depth, ..result.facts };
+        slices.borrow_mut().push(JobResult { facts, elapsed_ns, open_ns: 0, ..result });
+    };
     let gear = Gear {
         job,
         engine,
+        depth: slots.count() as usize,
         slots,
         free,
         opened,
@@ -200,6 +208,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         on_asked: &on_asked,
         on_measured: &mut on_measured,
         windowed: None,
+        on_slice: &on_slice,
     };
     let measured = match source {
         Source::Plain(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
@@ -210,6 +219,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     };
     let Measured { start_unix_ms, closed_ns, recorded, mut outcome, goal, verified, zone_resets } = measured;
     let mut result = result_of(recorded, start_unix_ms, verified);
+    result.slices = slices.take();
     (result.zone_resets, result.closed_ns) = (zone_resets, closed_ns);
     // As in fio, the job has done its work when this command fails.
     if let Some(error) =

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use job::Job;
+use job::job::Slice;
 use job::workload::{Op, OpKind};
 use measure::Direction;
 use measure::schema::Verified;
@@ -84,8 +85,12 @@ pub(super) struct Gear<'a> {
     pub on_asked: &'a dyn Fn(Statement, Recorded, Option<Verified>),
     /// Called when the ramp is over and the measured part begins.
     pub on_measured: &'a mut dyn FnMut(),
+    /// The most ops in flight at present: the slots, or the depth of the slice.
+    pub depth: usize,
     /// The measurements of the window, once it is over (`job.time.window`).
     pub windowed: Option<Recorded>,
+    /// Takes the measurements of each slice but those of an unfinished one.
+    pub on_slice: &'a dyn Fn(Slice, Recorded),
 }
 
 /// The gear of a clone, and the traffic that it issues.
@@ -125,6 +130,8 @@ struct State {
     in_flight: usize,
     /// The window that is measured, of a job that has one.
     window: Option<Window>,
+    /// The number of the slice, of a job that has slices.
+    slice: usize,
     /// The time from which on the window has to be looked at.
     look_at: u64,
     /// The time at which the queue became full, and the ops that were in flight then and still are.
@@ -205,10 +212,16 @@ impl<T: Traffic> Generator<'_, T> {
             priority: 0,
         };
         let time = &self.gear.job.time;
-        let window = time
-            .window
-            .zip(time.runtime_ns)
-            .map(|(rule, runtime_ns)| Window::new(rule, start_ns, time.ramp_ns, runtime_ns));
+        let window = match time.slices.first() {
+            Some(slice) => {
+                self.gear.depth = slice.depth as usize;
+                Some(window_of(slice, start_ns, time.ramp_ns))
+            }
+            None => time
+                .window
+                .zip(time.runtime_ns)
+                .map(|(rule, runtime_ns)| Window::new(rule, start_ns, time.ramp_ns, runtime_ns)),
+        };
         let ends_by_itself = time.ramp_bytes > 0 || self.gear.job.iolog.threads.is_some() || window.is_some();
         let mut state = State {
             flights: vec![idle; self.gear.slots.count() as usize],
@@ -229,6 +242,7 @@ impl<T: Traffic> Generator<'_, T> {
                 _ => u64::MAX,
             },
             window,
+            slice: 0,
             end: None,
             publish_at: 0,
             now: self.gear.clock.now_ns(),
@@ -778,26 +792,44 @@ impl<T: Traffic> Generator<'_, T> {
     /// Opens the window that is measured, or closes it, when its time has come.
     #[cold]
     fn look_at_window(&mut self, state: &mut State, completed: bool) {
-        let is_full = state.in_flight >= self.depth_limit();
+        let queue = state.in_flight.cmp(&self.depth_limit());
+        let slices = &self.gear.job.time.slices;
         let Some(window) = &mut state.window else { return };
         let recorder = &self.gear.recorder;
-        match window.turn(state.now, is_full, completed, |end| recorder.so_far(end, state.in_flight)) {
+        match window.turn(state.now, queue, completed, |end| recorder.so_far(end, state.in_flight)) {
             Turn::Stay => {}
             Turn::Full => (state.full_at, state.first_generation) = (state.now, state.in_flight),
             Turn::Opens(at) => {
                 self.gear.recorder.disturbed(self.gear.engine.disturbances());
-                self.gear.recorder.end_ramp(at);
+                match slices.is_empty() {
+                    true => self.gear.recorder.end_ramp(at),
+                    false => self.gear.recorder.start(at),
+                }
                 self.gear.recorder.passed(state.now, state.in_flight);
                 self.measured(at);
             }
             Turn::Closes(at) => {
                 self.gear.recorder.disturbed(self.gear.engine.disturbances());
-                self.gear.windowed = Some(self.gear.recorder.clone().finish_window(at, state.in_flight));
-                state.end = Some(End::TimeOver);
+                let recorded = self.gear.recorder.clone().finish_window(at, state.in_flight);
+                match slices.get(state.slice) {
+                    Some(slice) => {
+                        (self.gear.on_slice)(*slice, recorded);
+                        state.slice += 1;
+                    }
+                    None => self.gear.windowed = Some(recorded),
+                }
+                match slices.get(state.slice) {
+                    Some(next) => {
+                        self.gear.depth = next.depth as usize;
+                        state.first_generation = 0;
+                        *window = window_of(next, state.now, self.gear.job.time.ramp_ns);
+                    }
+                    None => state.end = Some(End::TimeOver),
+                }
             }
         }
         state.look_at = match &state.window {
-            Some(window) if self.gear.windowed.is_none() => window.look_at(),
+            Some(window) if state.end.is_none() => window.look_at(),
             _ => u64::MAX,
         };
     }
@@ -857,7 +889,7 @@ impl<T: Traffic> Generator<'_, T> {
     fn depth_limit(&self) -> usize {
         match &self.gear.goal {
             Some(goal) => goal.depth(),
-            None => self.gear.slots.count() as usize,
+            None => self.gear.depth,
         }
     }
 
@@ -868,6 +900,11 @@ impl<T: Traffic> Generator<'_, T> {
         // Fewer than the limit must be in flight, or nothing could be issued.
         (self.gear.job.queue.low as usize).min(limit.saturating_sub(1))
     }
+}
+
+/// The window of a slice that begins at `now`. Its ends are fixed times: no latency chooses them.
+fn window_of(slice: &Slice, now: u64, ramp_ns: u64) -> Window {
+    Window::new(job::job::Window { extends: false }, now, ramp_ns, slice.measured_ns).patient(slice.patience_ns)
 }
 
 /// The failure of an engine as a whole, which ends the job.

@@ -4,6 +4,9 @@
 //! fill ─► queue full ─► a generation passes, and the ramp ─► window ─► drain
 //! ```
 //!
+//! A run in slices has one window after the other. Between two of them the queue fills up, or drains, to the next
+//! depth.
+//!
 //! Ops that were in flight when the queue became full met a shorter one: the window begins when they have all
 //! completed. It ends before the drain. A completion within it counts with its whole latency, wherever the op began,
 //! and nothing else counts. Where both ends are fixed times, no latency chooses them: an op is as likely to count if it
@@ -15,6 +18,8 @@
 //! first completion of a burst, so that it holds whole ones.
 //!
 //! Time is passed in.
+
+use std::cmp::Ordering;
 
 use job::job::Window as Rule;
 
@@ -38,6 +43,7 @@ pub struct Window {
     extends: bool,
     runtime_ns: u64,
     ramp_ends: u64,
+    patience_ns: u64,
     phase: Phase,
     last_completion: u64,
     longest_silence: u64,
@@ -47,8 +53,8 @@ pub struct Window {
 enum Phase {
     /// The queue is not full yet.
     Filling,
-    /// Ops of the first generation are in flight.
-    Passing,
+    /// Ops of the first generation are in flight, at most until this time.
+    Passing(u64),
     /// The generation has passed, at that time.
     Settled(u64),
     /// The window is open: its start, and the time at which it is to end.
@@ -80,16 +86,23 @@ pub struct SoFar {
 }
 
 impl Window {
-    /// The window of a run that starts at `start_ns`, with this ramp at least.
+    /// The window of a run, or of a slice, that starts at `start_ns`, with this ramp at least.
     pub fn new(rule: Rule, start_ns: u64, ramp_ns: u64, runtime_ns: u64) -> Window {
         Window {
             extends: rule.extends,
             runtime_ns,
             ramp_ends: start_ns + ramp_ns,
+            patience_ns: u64::MAX,
             phase: Phase::Filling,
             last_completion: start_ns,
             longest_silence: 0,
         }
+    }
+
+    /// The window that waits for its first generation for `patience_ns` at most.
+    #[must_use]
+    pub fn patient(self, patience_ns: u64) -> Window {
+        Window { patience_ns, ..self }
     }
 
     /// The time from which on the window has to be looked at, at each completion.
@@ -99,25 +112,30 @@ impl Window {
 
     /// Takes note that the first generation has passed.
     pub fn settled(&mut self, now: u64) {
-        if self.phase == Phase::Passing {
+        if let Phase::Passing(_) = self.phase {
             self.phase = Phase::Settled(now);
         }
     }
 
-    /// The turn at `now`, before ops that completed then are counted. `completed` tells whether there are any.
-    pub fn turn(&mut self, now: u64, is_full: bool, completed: bool, so_far: impl FnOnce(u64) -> SoFar) -> Turn {
+    /// The turn at `now`, before ops that completed then are counted. `queue` compares the ops in flight with the
+    /// depth, `completed` tells whether ops have completed.
+    pub fn turn(&mut self, now: u64, queue: Ordering, completed: bool, so_far: impl FnOnce(u64) -> SoFar) -> Turn {
         let silence = if completed { now - self.last_completion } else { 0 };
         if completed {
             self.last_completion = now;
         }
         match self.phase {
-            Phase::Filling if is_full || now >= self.ramp_ends => {
-                self.phase = Phase::Passing;
+            // A queue that is still too deep is never taken for full.
+            Phase::Filling if queue.is_eq() || (queue.is_lt() && now >= self.ramp_ends) => {
+                self.phase = Phase::Passing(now.saturating_add(self.patience_ns));
                 Turn::Full
             }
             Phase::Filling => Turn::Stay,
-            Phase::Passing => {
+            Phase::Passing(until) => {
                 self.longest_silence = self.longest_silence.max(silence);
+                if now >= until {
+                    self.phase = Phase::Settled(now);
+                }
                 Turn::Stay
             }
             Phase::Settled(_) if now < self.ramp_ends => {

@@ -30,6 +30,7 @@ use measure::figures;
 use measure::limit::Condition;
 use measure::refine::{self, Goal, Limits, Step, Why};
 use measure::schema::{Curve, Ended, Estimate, Interval, JobError, JobResult, Point, Provenance, SweepResult};
+use measure::slices::{self, Slice};
 use measure::verdict::{self, Judgement, Verdict};
 
 use crate::peers::Peers;
@@ -210,6 +211,10 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
         return Err(Error::usage("not from many hosts:", "--resume", "sweep anew"));
     }
     let mut variants = variants(&workload.engines, effort);
+    let alone = crew.is_none() && workload.recorded().is_none() && effort.axis.role() == Role::Depth;
+    for variant in variants.iter_mut().filter(|_| alone) {
+        variant.in_place = workload.changes_in_place(&spot(variant, effort, None, &|_, _| Ok(Default::default()))?)?;
+    }
     if let Some(resume) = &request.resume {
         resume.check(&workload, effort)?;
         resume.check_places(&effort.axis)?;
@@ -256,13 +261,18 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
     let mut result = frame(request, effort, &workload, crew.as_deref());
     result.preconditioning = preconditioning.clone();
     let left = effort.total.saturating_sub(began.elapsed()).saturating_sub(Duration::from_nanos(2 * CEILING_NS));
-    let mut measure = |doing: Doing, spot: &Spot, runtime_ns: u64| {
+    let mut measure = |doing: Doing, spot: &Spot, stretch: Stretch| {
         let mut shown = |now: &Progress| {
             (watch.progress)(&Moment { doing, done: spent(began).min(1.0), run: now });
         };
-        let (job, by) = match crew.as_deref_mut() {
-            None => run(&workload.plan(spot, runtime_ns)?, &watch.stop, None, &mut shown)?,
-            Some(crew) => {
+        let (job, by) = match (crew.as_deref_mut(), stretch) {
+            (None, Stretch::Visit(runtime_ns)) => {
+                run(&workload.plan(spot, runtime_ns)?, &watch.stop, None, &mut shown)?
+            }
+            (_, Stretch::Slices(slices)) => {
+                run(&workload.plan_in_slices(spot, slices)?, &watch.stop, None, &mut shown)?
+            }
+            (Some(crew), Stretch::Visit(runtime_ns)) => {
                 let order = Order { spot: spot.clone(), runtime_ns, ceiling: false };
                 if !crew.tell(Some(&order)) {
                     return Err(stopped());
@@ -444,10 +454,12 @@ fn run(
     peers: Option<&mut dyn Peers>,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<(JobResult, Provenance), Error> {
+    // A slice has two intervals at least.
+    let part = if plan.jobs.iter().any(|job| !job.time.slices.is_empty()) { 2 } else { 1 };
     let mut control = Control {
         stop: stop.clone(),
         progress: Some(progress),
-        interval_ns: Some(INTERVAL_NS),
+        interval_ns: Some(INTERVAL_NS / part),
         threads_only: true,
         peers: peers.map(|peers| peers as _),
         ..Control::default()
@@ -494,6 +506,8 @@ struct Variant {
     across: Option<(Axis, u64)>,
     /// The curve as the sweep left it that is resumed.
     earlier: Curve,
+    /// True if the depth can change while the load goes on.
+    in_place: bool,
 }
 
 /// The curves of a sweep: one an engine, or one a value of the axis across.
@@ -528,14 +542,25 @@ fn spot(variant: &Variant, effort: &Effort, x: Option<u64>, offered: &Offered) -
     Ok(spot)
 }
 
-/// Carries out one measurement: its name, its settings, and for how many nanoseconds.
-type Measure<'a> = dyn FnMut(Doing, &Spot, u64) -> Result<JobResult, Error> + 'a;
+/// The extent of one measurement.
+#[derive(Clone, Copy, Debug)]
+enum Stretch<'a> {
+    /// A visit, and its nanoseconds.
+    Visit(u64),
+    /// Slices of one run.
+    Slices(&'a [Slice]),
+}
+
+/// Carries out one measurement: its name, its settings, and its extent.
+type Measure<'a> = dyn FnMut(Doing, &Spot, Stretch) -> Result<JobResult, Error> + 'a;
 
 /// A curve that is being measured.
 struct Open {
     variant: Variant,
     asked: Vec<f64>,
     limits: Limits,
+    /// The points without slices, as long as slices are believed.
+    whole: Vec<Point>,
     spent_ns: u64,
     is_resumed: bool,
     is_done: bool,
@@ -566,6 +591,7 @@ fn curves(
             curve_cap_ns: earlier_ns + cap_ns,
             closed: resume::last_round(&earlier),
             finest: effort.axis.values().map_or(f64::INFINITY, Values::finest),
+            in_place: variant.in_place && earlier.memory.is_none(),
             finest_limit: if effort.axis.is_rate() { FINEST_RATE } else { FINEST_DEPTH },
         };
         if let Some(Values::List(_)) = effort.axis.values() {
@@ -575,7 +601,7 @@ fn curves(
             false => effort.axis.values().map(Values::asked).unwrap_or_default(),
             true => {
                 let spot = spot(&variant, effort, None, offered)?;
-                let job = measure(Doing::Look(&variant.label), &spot, limits.first_ns)?;
+                let job = measure(Doing::Look(&variant.label), &spot, Stretch::Visit(limits.first_ns))?;
                 let point = Point::of(0.0, job);
                 // Slow storage needs longer visits for as many arrivals.
                 let needed_ns = (ARRIVALS / point.iops.mean.max(1.0) * 1e9) as u64;
@@ -593,11 +619,15 @@ fn curves(
         let asked: Vec<f64> = asked.into_iter().map(|value| value as f64).collect();
         limits.curve_cap_ns = limits.curve_cap_ns.max(earlier_ns + missing(&asked, &earlier.points) * LEAST_NS);
         let across = variant.across.as_ref().map(|(_, value)| *value as f64);
-        curves.push(Curve { label: variant.label.clone(), across, points: earlier.points, ..Curve::default() });
+        let whole = |point: &&Point| point.visits.iter().all(|visit| visit.slices.is_none());
+        let whole = earlier.points.iter().filter(whole).cloned().collect();
+        let (label, memory) = (variant.label.clone(), earlier.memory);
+        curves.push(Curve { label, across, points: earlier.points, memory, ..Curve::default() });
         open.push(Open {
             variant,
             asked,
             limits,
+            whole,
             spent_ns: earlier_ns + nanos(began.elapsed()),
             is_resumed: earlier_ns > 0,
             is_done: false,
@@ -612,27 +642,46 @@ fn curves(
             }
             let counted = reserve(&one.asked, &curve.points, one.spent_ns, &one.limits);
             let step = refine::next(&goal, &one.asked, &curve.points, counted, &one.limits);
-            let Step::Measure { x, runtime_ns, round, why } = step else {
-                one.is_done = true;
-                continue;
+            let (x, slices, round, why) = match &step {
+                Step::Measure { x, round, why, .. } => (*x, &[][..], *round, *why),
+                Step::Slices { slices, round, why } => (deepest(slices), &slices[..], *round, *why),
+                Step::Done(_) => {
+                    one.is_done = true;
+                    continue;
+                }
+            };
+            let stretch = match step {
+                Step::Measure { runtime_ns, .. } => Stretch::Visit(runtime_ns),
+                _ => Stretch::Slices(slices),
             };
             let (began, at_ns) = (Instant::now(), one.spent_ns);
             let mut spot = spot(&one.variant, effort, Some(x as u64), offered)?;
             number += 1;
             spot.number = number;
-            let place = format!("{} {}", effort.axis.name(), figures::axis_value(effort.axis.name(), x));
-            let measured = measure(Doing::Point(&curve.label, &place, spot.depth, why), &spot, runtime_ns);
+            let place = place(effort.axis.name(), x, slices);
+            let measured = measure(Doing::Point(&curve.label, &place, spot.depth, why), &spot, stretch);
             one.spent_ns += nanos(began.elapsed());
             match measured {
                 // A visit cut short does not count as a point, and does not mean that the depth cannot be run.
                 Ok(_) | Err(_) if stop.load(Ordering::Relaxed) => one.is_done = true,
                 Ok(job) => {
-                    let mut point = Point::of(x, job);
-                    point.visits.iter_mut().for_each(|visit| (visit.at_ns, visit.round) = (at_ns, round));
-                    if one.is_resumed {
-                        resume::check_size(curve, &point, &effort.axis)?;
+                    let points = if slices.is_empty() { vec![Point::of(x, job)] } else { of_slices(slices, job)? };
+                    for mut point in points {
+                        point.visits.iter_mut().for_each(|visit| (visit.at_ns, visit.round) = (at_ns, round));
+                        if one.is_resumed {
+                            resume::check_size(curve, &point, &effort.axis)?;
+                        }
+                        if slices.is_empty() && one.limits.in_place {
+                            enter(&mut one.whole, point.clone());
+                        }
+                        enter(&mut curve.points, point);
                     }
-                    enter(curve, point);
+                    let axis = effort.axis.name();
+                    if let Some(sign) = slices::memory(&curve.points, axis, one.spent_ns, &one.limits) {
+                        curve.memory = Some(sign);
+                        curve.points = std::mem::take(&mut one.whole);
+                        one.limits.in_place = false;
+                    }
                 }
                 Err(error) if curve.points.is_empty() || error.kind == ErrorKind::Internal => return Err(error),
                 Err(error) => {
@@ -669,12 +718,45 @@ fn missing(asked: &[f64], points: &[Point]) -> u64 {
     asked.iter().filter(|&&x| !points.iter().any(|point| point.x == x)).count() as u64
 }
 
-/// Puts a point in its place, or adds it to the one that is there.
-fn enter(curve: &mut Curve, point: Point) {
-    match curve.points.binary_search_by(|other| other.x.total_cmp(&point.x)) {
-        Ok(at) => curve.points[at].extend(point),
-        Err(at) => curve.points.insert(at, point),
+/// Puts a point in its place among points in order, or adds it to the one that is there.
+fn enter(points: &mut Vec<Point>, point: Point) {
+    match points.binary_search_by(|other| other.x.total_cmp(&point.x)) {
+        Ok(at) => points[at].extend(point),
+        Err(at) => points.insert(at, point),
     }
+}
+
+/// The deepest of some slices.
+fn deepest(slices: &[Slice]) -> f64 {
+    slices.iter().map(|slice| slice.x).fold(1.0, f64::max)
+}
+
+/// The place of a measurement on the axis, in words.
+fn place(axis: &str, x: f64, slices: &[Slice]) -> String {
+    match slices.iter().map(|slice| slice.x).reduce(f64::min) {
+        Some(least) => format!("{axis} {} to {}", figures::axis_value(axis, least), figures::axis_value(axis, x)),
+        None => format!("{axis} {}", figures::axis_value(axis, x)),
+    }
+}
+
+/// The points that a run in slices makes, one for each depth, ascending.
+///
+/// # Errors
+/// The run ended before its last slice.
+fn of_slices(slices: &[Slice], job: JobResult) -> Result<Vec<Point>, Error> {
+    if job.slices.len() < slices.len() {
+        let place = format!("{} of {}", job.slices.len(), slices.len());
+        return Err(Error { place, ..failure(ErrorKind::System, "the run ended before its last slice:") });
+    }
+    let mut depths: Vec<(Slice, Vec<JobResult>)> = Vec::new();
+    for (slice, result) in slices.iter().zip(job.slices) {
+        match depths.iter_mut().find(|(of, _)| of.x == slice.x) {
+            Some((_, results)) => results.push(result),
+            None => depths.push((*slice, vec![result])),
+        }
+    }
+    depths.sort_by(|a, b| a.0.x.total_cmp(&b.0.x));
+    Ok(depths.into_iter().filter_map(|(slice, results)| Point::of_slices(slice.x, results, slice.nominal_ns)).collect())
 }
 
 /// Measures the generator alone with the null engine, at the load line of the fastest curve.
@@ -745,6 +827,11 @@ mod tests {
         job
     }
 
+    fn visit_ns(stretch: Stretch) -> u64 {
+        let Stretch::Visit(ns) = stretch else { panic!("no curve of these tests changes in place: {stretch:?}") };
+        ns
+    }
+
     fn engines(names: &[&str]) -> Vec<Variant> {
         let of = |name: &&str| Variant { label: name.to_string(), engine: name.to_string(), ..Variant::default() };
         names.iter().map(of).collect()
@@ -769,7 +856,7 @@ mod tests {
     fn a_curve_has_every_asked_depth_in_order_and_a_load_line() {
         let effort = depths(Values::Range(1, 64));
         let stop = AtomicBool::new(false);
-        let mut measure = |_: Doing, spot: &Spot, ns| Ok(ran(spot.depth, ns));
+        let mut measure = |_: Doing, spot: &Spot, stretch: Stretch| Ok(ran(spot.depth, visit_ns(stretch)));
         let mut rows = Vec::new();
         let mut measured = |curves: &[Curve]| rows.push(curves[0].points.len());
         let (curves, verdicts) =
@@ -807,11 +894,11 @@ mod tests {
         let effort = depths(Values::List(vec![1, 2]));
         let stop = AtomicBool::new(false);
         let mut order = Vec::new();
-        let mut measure = |doing: Doing, spot: &Spot, ns| {
+        let mut measure = |doing: Doing, spot: &Spot, stretch: Stretch| {
             if matches!(doing, Doing::Point(.., Why::Asked)) {
                 order.push(format!("{} {}", spot.engine, spot.depth));
             }
-            Ok(ran(spot.depth, ns))
+            Ok(ran(spot.depth, visit_ns(stretch)))
         };
         curves(engines(&["a", "b"]), &effort, LEFT, &stop, &mut measure, &no_rate, &mut |_| {}).unwrap();
         assert_eq!(order[..4], ["a 1", "b 1", "a 2", "b 2"]);
@@ -821,9 +908,9 @@ mod tests {
     fn a_depth_that_cannot_be_run_ends_its_curve_and_no_other() {
         let effort = depths(Values::List(vec![1, 64, 512]));
         let stop = AtomicBool::new(false);
-        let mut measure = |_: Doing, spot: &Spot, ns| match (spot.engine.as_str(), spot.depth) {
+        let mut measure = |_: Doing, spot: &Spot, stretch: Stretch| match (spot.engine.as_str(), spot.depth) {
             ("psync", 512) => Err(failure("cannot start a thread")),
-            (_, depth) => Ok(ran(depth, ns)),
+            (_, depth) => Ok(ran(depth, visit_ns(stretch))),
         };
         let (curves, verdicts) =
             curves(engines(&["io_uring", "psync"]), &effort, LEFT, &stop, &mut measure, &no_rate, &mut |_| {}).unwrap();
@@ -835,7 +922,7 @@ mod tests {
     #[test]
     fn a_failure_before_the_first_point_is_an_error() {
         let stop = AtomicBool::new(false);
-        let mut measure = |_: Doing, _: &Spot, _| Err(failure("no such device"));
+        let mut measure = |_: Doing, _: &Spot, _: Stretch| Err(failure("no such device"));
         let error =
             curves(engines(&["io_uring"]), &Effort::default(), LEFT, &stop, &mut measure, &no_rate, &mut |_| {})
                 .unwrap_err();
@@ -845,10 +932,10 @@ mod tests {
     #[test]
     fn an_interrupted_sweep_keeps_its_whole_points() {
         let stop = AtomicBool::new(false);
-        let mut measure = |_: Doing, spot: &Spot, ns: u64| {
+        let mut measure = |_: Doing, spot: &Spot, stretch: Stretch| {
             let depth = spot.depth;
             stop.store(depth == 4, Ordering::Relaxed);
-            Ok(ran(depth, ns / if depth == 4 { 2 } else { 1 }))
+            Ok(ran(depth, visit_ns(stretch) / if depth == 4 { 2 } else { 1 }))
         };
         let (curves, _) =
             curves(engines(&["io_uring"]), &Effort::default(), LEFT, &stop, &mut measure, &no_rate, &mut |_| {})

@@ -7,6 +7,7 @@ use job::job::{Allow, Amount, Plan, Window};
 use job::source::{Section, Setting, Source};
 use job::{Invocation, Job, Place, options};
 use measure::Direction;
+use measure::slices::{SETTLE_NS, Slice};
 
 use super::axis::Role;
 use super::crew::Spot;
@@ -24,6 +25,8 @@ pub(super) const RAMP_NS: u64 = 200_000_000;
 const LAYOUT_CAP_NS: u64 = 8_000_000_000;
 /// The size that an engine without files works on, where nobody gives one.
 const NO_FILE: Amount = Amount::Bytes(1 << 30);
+/// Engines with one queue of any depth up to that of the job: a shallow slice of a deep run is a shallow run.
+const IN_PLACE: [&str; 4] = ["io_uring", "libaio", "guasi", "null"];
 /// Engines that are tried when none is named, best first.
 const PREFERRED: [&str; 3] = ["io_uring", "libaio", "psync"];
 
@@ -405,6 +408,37 @@ impl Workload {
             }
         }
         Ok(plan)
+    }
+
+    /// The plan of slices in one run, at most as deep as the spot.
+    ///
+    /// # Errors
+    /// A bad option.
+    pub fn plan_in_slices(&self, spot: &Spot, slices: &[Slice]) -> Result<Plan, Error> {
+        let mut plan = self.plan(spot, 0)?;
+        for job in &mut plan.jobs {
+            (job.time.ramp_ns, job.time.runtime_ns) = (SETTLE_NS, None);
+            job.time.slices = slices
+                .iter()
+                .map(|slice| job::job::Slice {
+                    depth: slice.x as u32,
+                    measured_ns: slice.measured_ns,
+                    patience_ns: slice.patience_ns,
+                })
+                .collect();
+        }
+        Ok(plan)
+    }
+
+    /// True if the depth of the spot's job can change while its load goes on.
+    ///
+    /// # Errors
+    /// A bad option.
+    pub fn changes_in_place(&self, spot: &Spot) -> Result<bool, Error> {
+        let plan = self.plan(spot, 0)?;
+        let alone = |job: &Job| job.process.clones == 1 && !job.queue.offload && job.rate.latency_target.is_none();
+        let [job] = &plan.jobs[..] else { return Ok(false) };
+        Ok(alone(job) && job.time.window.is_some() && IN_PLACE.contains(&job.engine.as_str()))
     }
 
     /// The plan with the null engine in place of the spot's, which shows the speed of the generator alone.

@@ -9,6 +9,7 @@ use measure::schema::{Answer, Curve, Document, Estimate, LoadLine, Point, SweepR
 use super::frame::wide_and_narrow;
 use super::{NamedDocument, Table, cards, folded, grid, percentile_chart, tile};
 use crate::limits::{self, Said, conditions, is_at, said};
+use crate::slices::measured_in;
 use crate::svg::heat::{Heat, HeatRow};
 use crate::svg::{Axis, Chart, Format, Series, escape};
 use crate::text::{cpus, in_flight, spread};
@@ -154,6 +155,10 @@ fn tiles(sweep: &SweepResult, curve: &Curve, axis: &str) -> String {
         let part = part.map(|part| format!("; the plateau is {part} of it")).unwrap_or_default();
         let more = format!("IOPS without storage{part}");
         out.push_str(&tile("Generator's ceiling", &count(ceiling.mean), &more, false));
+    }
+    if let Some(how) = measured_in(curve) {
+        let short = if curve.memory.is_some() { "in visits" } else { "in slices" };
+        out.push_str(&tile("Measured", short, &how, false));
     }
     out + "</div>"
 }

@@ -13,6 +13,7 @@ use super::Table;
 use super::plot::{self, Line};
 use super::{Style, Tone, machine, measured_on, verdicts, wrap};
 use crate::limits::{Said, conditions, is_at, said};
+use crate::slices::measured_in;
 
 /// A sweep: table, chart, plateau, load line, overload, ceiling, verdicts, advice.
 pub fn sweep(sweep: &SweepResult, style: Style) -> String {
@@ -417,6 +418,9 @@ fn line(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
             count(burst.ops)
         );
         let _ = writeln!(out, "burst      {}", wrap(&text, style.width, 11));
+    }
+    if let Some(how) = measured_in(curve) {
+        let _ = writeln!(out, "measured   {}", wrap(&how, style.width, 11));
     }
     out
 }
