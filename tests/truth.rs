@@ -83,6 +83,28 @@ fn heavy_tails_have_their_rate() {
     }
 }
 
+/// The depth changes while the load goes on: each row has the rate and the latency of its depth alone, and the line is
+/// the number of servers.
+#[test]
+fn slices_have_the_rate_and_the_latency_of_their_depth() {
+    let directory = directory();
+    let law = Law::new(32, Service::Constant(8.0));
+    let Some(server) = Server::below(directory.path(), law) else { return };
+    let path = server.path.display().to_string();
+    let sweep = ["sweep", &path, "--iodepth=4,8,16,32,64,128", "--time=16s", "--no-files"];
+    let result = measured(plimsoll(directory.path()), &sweep);
+    let visits = result["curves"][0]["points"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|point| &**point["visits"].as_array().unwrap());
+    let slices: f64 = visits.filter_map(|visit| visit["slices"]["count"].as_f64()).sum();
+    assert!(slices >= 12.0, "{slices} slices; {}", result["curves"][0]["memory"]);
+    assert_rates(&result, |depth| law.iops(depth as usize), 0.10, 0.05);
+    let line = &result["curves"][0]["line"]["load_line"];
+    assert!(number(&line["low"]) <= 32.0 && (32.0..=64.0).contains(&number(&line["high"])), "{line}");
+}
+
 /// The depth over time is that which the server saw, also where the job pauses and the mean at submissions is another.
 #[test]
 fn the_depth_is_the_mean_over_time() {

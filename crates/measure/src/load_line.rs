@@ -55,6 +55,8 @@ const LEAST_ERROR: f64 = 0.001;
 /// Visits whose error is larger than this (a standard deviation) place a level 3 % below the plateau within bounds at
 /// best: a dozen of them would be needed for each depth.
 const SCATTERED: f64 = 0.03;
+/// The same of visits in slices: each of them saw several moments of the machine, and their errors are nearly normal.
+const SCATTERED_SLICES: f64 = 0.045;
 /// Visits that were set aside show another state of the machine. Visits that were kept may lie between the two states,
 /// and their error is then too small, because the farthest are gone (Tukey and McLaughlin, 1963). [`SCATTERED`] shrinks
 /// by this many times the part that was set aside.
@@ -130,7 +132,7 @@ fn line_of(seen: &Seen) -> LoadLine {
     let low = quantile(drawn.iter().map(|(shape, shift)| shape.pooled + shift), 0.025);
     let high = quantile(drawn.iter().map(|(shape, shift)| shape.top + shift), 0.975);
     let (slowest, fastest) = span(&effects);
-    let scatter = scatter(&effects);
+    let scatter = scatter(&effects, seen.scattered);
     // Nothing tells which of the states that the visits saw is the storage: the interval holds a typical visit.
     let typical = if scatter.is_some() { TYPICAL * effects.error } else { 0.0 };
     let low = (low + slowest).min(measured.pooled - typical);
@@ -251,9 +253,9 @@ const CHANGED: &str = "the machine changed during the sweep";
 
 /// The difference between visits to the same depths, in words, where it is too large for the fit's own errors; None
 /// where the visits agree.
-fn scatter(effects: &Effects) -> Option<String> {
+fn scatter(effects: &Effects, scattered: f64) -> Option<String> {
     let odd = effects.odd_part();
-    if effects.error > SCATTERED * (1.0 - HIDDEN * odd) {
+    if effects.error > scattered * (1.0 - HIDDEN * odd) {
         return Some(format!("visits to the same point differ by {}", percent(effects.error)));
     }
     (odd > OFTEN).then(|| format!("{} of the visits do not agree with the others at the same point", percent(odd)))
@@ -263,7 +265,7 @@ fn scatter(effects: &Effects) -> Option<String> {
 fn reason_against(effects: &Effects) -> Option<String> {
     let changed = |how: String| Some(format!("{CHANGED}: {how}"));
     if effects.error > LARGEST_ERROR || effects.odd_part() > MOST_ODD {
-        return scatter(effects).and_then(changed);
+        return scatter(effects, SCATTERED).and_then(changed);
     }
     let (slowest, fastest) = span(effects);
     if fastest - slowest > LARGEST_SPAN {
@@ -351,6 +353,8 @@ struct Seen {
     starts: Vec<Start>,
     /// The standard error of each depth for what slices may remember.
     doubts: Vec<f64>,
+    /// The error of a visit beyond which visits are scattered.
+    scattered: f64,
 }
 
 impl Seen {
@@ -363,14 +367,25 @@ impl Seen {
     /// The points with a throughput and a value of at least `least`; None if they are fewer than three.
     fn beyond(points: &[Point], least: f64) -> Option<Seen> {
         let usable = |point: &&Point| (least..1e18).contains(&point.x) && (1e-9..1e18).contains(&mean(&point.samples));
-        let mut points: Vec<&Point> = points.iter().filter(usable).collect();
+        // A depth that slices visited once, between two others, says less than those.
+        let lone = |point: &Point| matches!(&point.visits[..], [visit] if visit.slices.is_some());
+        let mut points: Vec<&Point> = points.iter().filter(|point| usable(point) && !lone(point)).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         points.dedup_by(|a, b| a.x == b.x);
         let (looks, starts) = (looks(&points), starts(&points));
         let x: Vec<f64> = points.iter().map(|point| point.x).collect();
         let all_seen = (0..x.len()).all(|depth| looks.iter().any(|look| look.depth == depth));
         let doubts = doubts(&points);
-        (x.len() >= 3 && all_seen).then(|| Seen { ln_x: x.iter().map(|x| x.ln()).collect(), x, looks, starts, doubts })
+        let in_slices = points.iter().any(|point| point.visits.iter().any(|visit| visit.slices.is_some()));
+        let scattered = if in_slices { SCATTERED_SLICES } else { SCATTERED };
+        (x.len() >= 3 && all_seen).then(|| Seen {
+            ln_x: x.iter().map(|x| x.ln()).collect(),
+            x,
+            looks,
+            starts,
+            doubts,
+            scattered,
+        })
     }
 
     /// The bounds of the load line, widened by those that all rounds but one give, for each round in turn: no claim

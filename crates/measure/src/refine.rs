@@ -411,7 +411,9 @@ impl Glance {
         out.extend(between(reached).filter(|_| !rising).map(|x| (x, Why::LoadLine)));
         out.extend(fallen.and_then(between).map(|x| (x, Why::Overload)));
         // A curve that falls off on a side of its top may have its true top in between.
-        let falls_off = |depth: usize| fit[depth] < height - PEAKED;
+        // In slices, a fall that the noise alone explains is none.
+        let noise = |depth: usize| if state.limits.in_place { UNSURE * self.errors[depth] } else { 0.0 };
+        let falls_off = |depth: usize| fit[depth] < height - noise(depth).max(PEAKED);
         let left = Some(first).filter(|_| first > 0 && !rising && falls_off(first - 1));
         let right = Some(last + 1).filter(|&next| next <= deepest && falls_off(next));
         // Two depths of one height may have the true top between them.

@@ -21,10 +21,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
+use crate::Direction;
 use crate::burst::{Bucket, starts};
 use crate::figures;
 use crate::refine::Limits;
-use crate::schema::{JobResult, Point, Ramp, Slices};
+use crate::schema::{Interval, JobResult, Point, Slices};
 use crate::stats::{mean, sorted_quantile, t_quantile, variance};
 
 /// A stretch of a round at one depth.
@@ -134,8 +135,8 @@ fn near(levels: &[(f64, f64)], x: f64) -> f64 {
     levels.get(at.saturating_sub(1)).map_or(0.0, |(_, level)| *level)
 }
 
-/// Orders of some depths in which each depth follows each other one equally often: Williams (1949). Which depth has
-/// which place is drawn.
+/// Orders of some depths in which each depth follows each other one equally often: Williams (1949). The places of the
+/// depths are drawn.
 fn williams(depths: &[f64], random: &mut Xoshiro256PlusPlus) -> Vec<Vec<f64>> {
     let n = depths.len();
     let mut drawn = depths.to_vec();
@@ -160,8 +161,7 @@ impl Point {
     /// The point that the slices of a round at depth `x` make, as one visit: the measurements of each slice, in order
     /// of time, and the nominal length of a slice.
     pub fn of_slices(x: f64, slices: Vec<JobResult>, nominal_ns: u64) -> Option<Point> {
-        let halves: Vec<(Ramp, Ramp)> = slices.iter().map(halves).collect();
-        let trends: Vec<f64> = halves.iter().filter_map(|(first, last)| trend(first, last)).collect();
+        let trends: Vec<f64> = slices.iter().filter_map(trend).collect();
         let mut slices = slices.into_iter();
         let mut whole = slices.next()?;
         let mut count = 1;
@@ -177,20 +177,20 @@ impl Point {
     }
 }
 
-/// The ops and the time of the first and of the last half of a slice.
-fn halves(slice: &JobResult) -> (Ramp, Ramp) {
+/// The logarithm of the throughput of a slice's last half over that of its first. Where the queue is full, throughput is
+/// the depth over the mean latency (Little's law). Latencies tell it from any completions; rates would need a whole
+/// number of bursts in each half.
+fn trend(slice: &JobResult) -> Option<f64> {
     let all = &slice.intervals;
-    let sum = |part: &[crate::schema::Interval]| {
-        let ops = part.iter().flat_map(|interval| interval.ops.iter().map(|(_, ops)| ops)).sum();
-        Ramp { ops, ns: part.iter().map(|interval| interval.length_ns).sum() }
+    let latency = |part: &[Interval]| {
+        let (ops, lat_sum_ns) = part.iter().fold((0, 0), |(ops, sum), interval| {
+            let of = |direction: Direction| (interval.ops[direction], interval.lat_sum_ns[direction]);
+            Direction::ALL.into_iter().map(of).fold((ops, sum), |(ops, sum), (more, ns)| (ops + more, sum + ns))
+        });
+        (ops > 0 && lat_sum_ns > 0).then(|| lat_sum_ns as f64 / ops as f64)
     };
-    (sum(&all[..all.len() / 2]), sum(&all[all.len().div_ceil(2)..]))
-}
-
-/// The logarithm of the last half's rate over that of the first.
-fn trend(first: &Ramp, last: &Ramp) -> Option<f64> {
-    let rate = |part: &Ramp| (part.ops > 0 && part.ns > 0).then(|| part.ops as f64 / part.ns as f64);
-    Some((rate(last)? / rate(first)?).ln())
+    let (first, last) = (latency(&all[..all.len() / 2])?, latency(&all[all.len().div_ceil(2)..])?);
+    Some((first / last).ln())
 }
 
 /// A figure that is 0 without memory.
@@ -368,7 +368,7 @@ fn ascending(points: &[Point]) -> Vec<&Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{Interval, Visit};
+    use crate::schema::Visit;
     use crate::stats::test_noise::Noise;
 
     /// A first look at each depth, at these rates.
@@ -445,6 +445,7 @@ mod tests {
                 let mut interval = Interval { end_ns, length_ns: half_ns, ..Interval::default() };
                 let rate = rate(slice.x, before, last, slice.nominal_ns > SHORTEST_NS) * (1.0 + 0.01 * noise.normal());
                 interval.ops.read = (rate * half_ns as f64 / 1e9) as u64;
+                interval.lat_sum_ns.read = slice.x as u64 * half_ns;
                 job.intervals.push(interval);
             }
             before = slice.x;

@@ -380,6 +380,7 @@ impl Storage<'_> {
             let now_ns = from_ns + settle_ns + step * part_ns;
             let mut interval = Interval { end_ns: step * part_ns, length_ns: part_ns, ..Interval::default() };
             interval.ops.read = self.sample(x, now_ns, part_ns, lucky, tokens, random);
+            interval.lat_sum_ns.read = (x * part_ns as f64) as u64;
             job.directions.read.ops += interval.ops.read;
             job.intervals.push(interval);
         }

@@ -215,7 +215,7 @@ impl<T: Traffic> Generator<'_, T> {
         let window = match time.slices.first() {
             Some(slice) => {
                 self.gear.depth = slice.depth as usize;
-                Some(window_of(slice, start_ns, time.ramp_ns))
+                Some(Window::of_slice(slice, start_ns, time.ramp_ns))
             }
             None => time
                 .window
@@ -822,7 +822,7 @@ impl<T: Traffic> Generator<'_, T> {
                     Some(next) => {
                         self.gear.depth = next.depth as usize;
                         state.first_generation = 0;
-                        *window = window_of(next, state.now, self.gear.job.time.ramp_ns);
+                        *window = Window::of_slice(next, state.now, self.gear.job.time.ramp_ns);
                     }
                     None => state.end = Some(End::TimeOver),
                 }
@@ -900,11 +900,6 @@ impl<T: Traffic> Generator<'_, T> {
         // Fewer than the limit must be in flight, or nothing could be issued.
         (self.gear.job.queue.low as usize).min(limit.saturating_sub(1))
     }
-}
-
-/// The window of a slice that begins at `now`. Its ends are fixed times: no latency chooses them.
-fn window_of(slice: &Slice, now: u64, ramp_ns: u64) -> Window {
-    Window::new(job::job::Window { extends: false }, now, ramp_ns, slice.measured_ns).patient(slice.patience_ns)
 }
 
 /// The failure of an engine as a whole, which ends the job.

@@ -21,7 +21,7 @@
 
 use std::cmp::Ordering;
 
-use job::job::Window as Rule;
+use job::job::{Slice, Window as Rule};
 
 /// The latencies of the ops that a window counts, as a part of the time that ops were in flight within it, are 1 in
 /// the mean. A window goes on while they differ by more.
@@ -41,6 +41,8 @@ const PATIENCE: u64 = 4;
 #[derive(Debug)]
 pub struct Window {
     extends: bool,
+    /// True if the window holds whole bursts, of storage that answers in bursts.
+    holds_bursts: bool,
     runtime_ns: u64,
     ramp_ends: u64,
     patience_ns: u64,
@@ -86,10 +88,11 @@ pub struct SoFar {
 }
 
 impl Window {
-    /// The window of a run, or of a slice, that starts at `start_ns`, with this ramp at least.
+    /// The window of a run that starts at `start_ns`, with this ramp at least.
     pub fn new(rule: Rule, start_ns: u64, ramp_ns: u64, runtime_ns: u64) -> Window {
         Window {
             extends: rule.extends,
+            holds_bursts: rule.extends,
             runtime_ns,
             ramp_ends: start_ns + ramp_ns,
             patience_ns: u64::MAX,
@@ -99,10 +102,10 @@ impl Window {
         }
     }
 
-    /// The window that waits for its first generation for `patience_ns` at most.
-    #[must_use]
-    pub fn patient(self, patience_ns: u64) -> Window {
-        Window { patience_ns, ..self }
+    /// The window of a slice that starts at `now`.
+    pub fn of_slice(slice: &Slice, now: u64, settle_ns: u64) -> Window {
+        let window = Window::new(Rule { extends: false }, now, settle_ns, slice.measured_ns);
+        Window { holds_bursts: true, patience_ns: slice.patience_ns, ..window }
     }
 
     /// The time from which on the window has to be looked at, at each completion.
@@ -168,7 +171,7 @@ impl Window {
     }
 
     fn is_in_bursts(&self) -> bool {
-        self.extends && self.longest_silence >= self.runtime_ns / SILENCE
+        self.holds_bursts && self.longest_silence >= self.runtime_ns / SILENCE
     }
 
     /// True if the window may begin or end at `now`, which it may from `due` on: with bursts, at the start of one.
