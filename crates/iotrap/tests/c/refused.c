@@ -2,7 +2,10 @@
 #include "check.h"
 
 #include <libaio.h>
+#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 
 #define BLOCKS 1024 /* 4 MiB */
 
@@ -68,6 +71,28 @@ static void by_the_arguments(const char *path)
 	tell_content(path);
 }
 
+/* Sets of signals: of the kernel's size at the end of the memory, and at addresses that lead nowhere. */
+static void by_the_set(const char *path)
+{
+	(void)path;
+	char *pages = mmap(NULL, 2 * BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(pages != MAP_FAILED);
+	CHECK_IS(mprotect(pages + BLOCK, BLOCK, PROT_NONE), 0);
+	sigset_t *last = (sigset_t *)(pages + BLOCK - sizeof(uint64_t));
+	const struct timespec now = {0, 0};
+	struct epoll_event event;
+	sigaddset(last, SIGUSR1);
+	tell("a set at the end", sigprocmask(SIG_BLOCK, last, NULL));
+	tell("to wait with", ppoll(NULL, 0, &now, last));
+	sigset_t *const nowhere[] = {(sigset_t *)8, (sigset_t *)(pages + BLOCK), (sigset_t *)-8L};
+	for (size_t which = 0; which < sizeof nowhere / sizeof *nowhere; which++) {
+		tell("a set", syscall(SYS_rt_sigprocmask, SIG_BLOCK, nowhere[which], NULL, 8L));
+		tell("to wait", ppoll(NULL, 0, &now, nowhere[which]));
+		tell("of a poll", epoll_pwait(-1, &event, 1, 0, nowhere[which]));
+		tell("of a context", setcontext((ucontext_t *)nowhere[which]));
+	}
+}
+
 /* A request that the pool's split would cut is refused whole, or carried out as far as the kernel does it. */
 static void as_a_whole(const char *path)
 {
@@ -108,6 +133,8 @@ int main(int count, char **arguments)
 		by_the_mode(path);
 	else if (strcmp(arguments[1], "by_the_arguments") == 0)
 		by_the_arguments(path);
+	else if (strcmp(arguments[1], "by_the_set") == 0)
+		by_the_set(path);
 	else
 		as_a_whole(path);
 	return 0;

@@ -38,6 +38,11 @@ fn by_the_arguments() {
 }
 
 #[test]
+fn by_the_set() {
+    is_refused("by_the_set");
+}
+
+#[test]
 fn as_a_whole() {
     is_refused("as_a_whole");
 }
