@@ -93,7 +93,7 @@ fn may_call(trusted: Option<String>) -> bool {
     }
     if permitted.is_none() {
         // Not by `said`, which asks the kernel what standard error is.
-        raw::write(
+        raw::tell(
             2,
             b"iotrap: nothing is spread: the process has begun with a filter of system calls (seccomp); start it by plimsoll trap, which tests the filter\n",
         );

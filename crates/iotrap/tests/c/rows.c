@@ -722,13 +722,23 @@ static void *reads_for_ever(void *argument)
 	return NULL;
 }
 
+/* The same, by a thread that may be cancelled at any instruction. */
+static void *reads_and_ends_anywhere(void *argument)
+{
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+	for (int number = 0;; number++)
+		(void)!pread(*(int *)argument, block, BLOCK, number % BLOCKS * BLOCK);
+	return NULL;
+}
+
 static void cancelled_threads(void)
 {
 	int direct = direct_file(O_RDONLY), buffered = open(at(0, "file"), O_RDWR);
-	for (int round = 0; round < 20; round++) {
+	for (int round = 0; round < 40; round++) {
 		pthread_t thread;
 		void *result;
-		CHECK_IS(pthread_create(&thread, NULL, reads_for_ever, round % 2 ? &direct : &buffered), 0);
+		void *(*runs)(void *) = round < 20 ? reads_for_ever : reads_and_ends_anywhere;
+		CHECK_IS(pthread_create(&thread, NULL, runs, round % 2 ? &direct : &buffered), 0);
 		usleep(500 * (round % 4));
 		CHECK_IS(pthread_cancel(thread), 0);
 		CHECK_IS(pthread_join(thread, &result), 0);
