@@ -131,6 +131,13 @@ pub fn came_off_the_lanes(fd: c_int, flags: c_int) {
     }
 }
 
+/// Tracks a descriptor of a pool's file that no hook saw come, and whose node the caller has found or made. False if
+/// the tables have no room for the descriptor.
+pub fn tracks(fd: c_int, node: NodeRef) -> bool {
+    adopt_known(fd, node, tracking::place_of(fd));
+    GroupRef::of(fd).is_some_and(|group| group.node_ref() == node)
+}
+
 /// Tracks a descriptor of a known file at this place (pool and lane), or, without a place, at that of another open file
 /// of the program.
 fn adopt_known(fd: c_int, node: NodeRef, place: Option<(usize, usize)>) {
