@@ -60,10 +60,7 @@ pub fn for_each<T: Copy>(list: *const T, count: usize, mut each: impl FnMut(usiz
     let mut values = [const { MaybeUninit::<T>::uninit() }; SOME];
     for from in (0..count).step_by(SOME) {
         let some = (count - from).min(SOME);
-        let there = libc::iovec {
-            iov_base: list.wrapping_add(from).cast_mut().cast(),
-            iov_len: some * size_of::<T>(),
-        };
+        let there = libc::iovec { iov_base: list.wrapping_add(from).cast_mut().cast(), iov_len: some * size_of::<T>() };
         if !copies(values.as_mut_ptr().cast(), there.iov_len, &[there], 1) {
             return false;
         }

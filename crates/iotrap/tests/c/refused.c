@@ -67,6 +67,7 @@ static void by_the_arguments(const char *path)
 		tell("no memory to read to", pread(fd, (void *)4096, BLOCK, at));
 		tell("no memory to write", pwrite(fd, (void *)4096, BLOCK, at));
 		tell("before the file", pread(fd, buffer, BLOCK, -1));
+		tell("no lock", fcntl(fd, number % 2 ? F_SETLK : F_OFD_SETLK, (struct flock *)8));
 	}
 	tell_content(path);
 }
