@@ -285,8 +285,8 @@ pub fn write(fd: c_int, bytes: &[u8]) -> isize {
     unsafe { call(libc::SYS_write, arg(fd), bytes.as_ptr() as usize, bytes.len(), 0, 0, 0) }
 }
 
-/// write(2) of a message or a trace; true if all of it was written. The program did not ask for the write, so it gets no
-/// SIGPIPE for it.
+/// write(2) of a message or a trace; true if all of it was written. The program did not ask for the write, so the
+/// program gets no SIGPIPE for it.
 pub fn tell(fd: c_int, bytes: &[u8]) -> bool {
     const SIGPIPE: u64 = 1 << (libc::SIGPIPE - 1);
     let before = change_mask(libc::SIG_BLOCK, SIGPIPE);

@@ -1,6 +1,6 @@
-/* Random system calls with random arguments, of which many are invalid: calls FIRST SEEDS CALLS. It prints the result,
- * errno, the bytes and the attributes of each call. What it prints depends on the seeds alone, so with the library it is
- * the same as without.
+/* Random system calls with random arguments, of which many are invalid: calls FIRST SEEDS CALLS. It prints the
+ * result, errno, the bytes and the attributes of each call. The output depends on the seeds alone, so with the library
+ * it is the same as without.
  *
  * The program has one thread. A batch of requests that are carried out at the same time only reads, or writes the same
  * byte everywhere. Nothing is printed that two runs have differently by nature: times, inode numbers, addresses. */
@@ -123,7 +123,7 @@ static char *some_memory(size_t length)
 	}
 }
 
-/* What the next write writes: a byte that tells the calls apart. */
+/* Fills the memory with the byte of the next write, which tells the calls apart. */
 static void paint(void)
 {
 	static int next;

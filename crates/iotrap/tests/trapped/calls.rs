@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 /// Programs of each way, and calls of each program. `IOTRAP_CALLS_SEEDS` gives more programs.
 const SEEDS: u32 = 10;
 const CALLS: u32 = 400;
-/// A program differs if so many runs of it do.
+/// A program that differs fails if it differs in this number of runs.
 const RUNS: u32 = 5;
 
 fn program() -> &'static Path {
