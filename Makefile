@@ -87,6 +87,10 @@ test-slurm: ## a job of Slurm's on four hosts of our own, by srun (root; Debian'
 test-nfs-model: ## random programs under the interposer on real NFS, beside a model of their files (each version ends within 8 minutes)
 	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test iotrap_holes -- --ignored --skip inside_ --nocapture random_on a_fence_on
 
+.PHONY: test-calls
+test-calls: ## 800,000 random calls with random arguments under the interposer and without it, in each of its ways (root): some minutes
+	IOTRAP_CALLS_SEEDS=250 $(CARGO) test --locked -p iotrap --test trapped -- calls:: --nocapture --test-threads 1
+
 .PHONY: test-programs
 test-programs: ## programs of others without the interposer and with it; installs them (root, Debian)
 	$(CARGO) build --release --locked --package plimsoll --package iotrap

@@ -132,6 +132,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
 
     let mut child = std::process::Command::new(name);
     child.args(words);
+    sys::start::inherit(&mut child);
     child.env("LD_PRELOAD", preload(&library, std::env::var_os("LD_PRELOAD").as_deref()));
     if let Some(pools) = &pools {
         child.env(pool::TEXT_VARIABLE, pools.to_toml());

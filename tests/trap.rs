@@ -246,6 +246,41 @@ fn status_output_and_arguments_are_the_programs() {
     assert!(names(&lanes.path("boards")).is_empty());
 }
 
+/// Signals that are ignored or blocked stay so, the others have their default actions, and closed descriptors stay
+/// closed.
+#[test]
+fn a_program_begins_in_the_state_of_trap() {
+    let Some(lanes) = Lanes::new() else { return };
+    let program = "my @open = grep { -e \"/proc/self/fd/$_\" } 0 .. 2;\n\
+                   open(my $from, '<', '/proc/self/status'); open(my $to, '>', $ARGV[0]);\n\
+                   while (<$from>) { print $to $_ if /^Sig(Blk|Ign|Cgt)/ } print $to \"open: @open\\n\";\n";
+    // The dispositions are set as a parent would: Python's own are SIGPIPE and SIGXFSZ.
+    let parent = "import os, signal, sys\n\
+                  for number in signal.SIGHUP, signal.SIGUSR1, signal.SIGTSTP: signal.signal(number, signal.SIG_IGN)\n\
+                  signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2, signal.SIGTERM, 40])\n\
+                  for number in range(int(sys.argv[1]), 3): os.close(number)\n\
+                  os.execvp(sys.argv[2], sys.argv[2:])\n";
+    let state = |from: &str, trap: Option<&[&str]>| {
+        let result = lanes.path("state");
+        let mut command = Command::new("python3");
+        command.args(["-c", parent, from]).current_dir(lanes.place.path());
+        if let Some(flags) = trap {
+            let trap = lanes.trap(flags);
+            command.arg(trap.get_program()).args(trap.get_args());
+            command.env("PLIMSOLL_RUNTIME_DIR", lanes.path("boards"));
+        }
+        let status = command.args(["perl", "-e", program]).arg(&result).stdin(Stdio::null()).status().unwrap();
+        assert!(status.success(), "{trap:?}: {status}");
+        std::fs::read_to_string(result).unwrap()
+    };
+    for from in ["0", "1", "2", "3"] {
+        let native = state(from, None);
+        for flags in [&["--"][..], &["--stats", "--"], &["--async", "--"]] {
+            assert_eq!(state(from, Some(flags)), native, "{flags:?}, closed from {from} on");
+        }
+    }
+}
+
 #[test]
 fn signals_are_passed_on() {
     let Some(lanes) = Lanes::new() else { return };

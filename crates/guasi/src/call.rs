@@ -130,6 +130,8 @@ impl Call {
                 *offset >= 0
                     && (!write || flags_of(*fd) & libc::O_DIRECT != 0 || kind_of(*fd) != Some(DescriptorKind::File))
             }
+            // The ring refuses it with EINVAL unless it polls for all of its requests.
+            Call::Vector { flags, .. } if flags & libc::RWF_HIPRI != 0 => false,
             Call::Transfer { write, fd, offset, .. } | Call::Vector { write, fd, offset, .. } => {
                 let flags = flags_of(*fd);
                 // The ring waits by itself until a descriptor with O_NONBLOCK is ready, where read(2) and write(2)

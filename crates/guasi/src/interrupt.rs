@@ -1,6 +1,7 @@
 //! A signal with a handler that does nothing breaks off the system call that a worker is blocked in.
 //!
-//! The signal is a real-time signal that nobody uses. It is chosen when the first worker starts, and its handler is
+//! The signal is a real-time signal that nobody uses, or else one that the kernel ignores by default. It is chosen when
+//! the first worker starts, and its handler is
 //! installed (without SA_RESTART) only when the first active call is to be broken off. SIGUSR1, which GUASI 0.25 took,
 //! stays the program's.
 
@@ -11,10 +12,11 @@ use std::sync::{Mutex, OnceLock};
 static CHOICE: OnceLock<Option<i32>> = OnceLock::new();
 static INSTALLED: Mutex<bool> = Mutex::new(false);
 
-/// The signal that breaks calls off, its handler installed or not yet; None if the program has a handler for every
-/// real-time signal.
+/// The signal that breaks calls off, its handler installed or not yet; None if the program has set an action
+/// for each of them.
 pub(crate) fn signal() -> Option<i32> {
-    *CHOICE.get_or_init(|| (libc::SIGRTMIN()..libc::SIGRTMAX()).rev().find(|&signal| is_free(signal)))
+    let all = || (libc::SIGRTMIN()..libc::SIGRTMAX()).rev().chain([libc::SIGURG, libc::SIGWINCH]);
+    *CHOICE.get_or_init(|| all().find(|&signal| is_free(signal)))
 }
 
 /// The signal if its handler has been installed, else None.

@@ -92,7 +92,7 @@ fn may_call(trusted: Option<String>) -> bool {
         Filters::Some(_) | Filters::Unknown => {}
     }
     if permitted.is_none() {
-        // Not by `said`, which asks the kernel what standard error is.
+        // Not by `said` or `raw::tell`: the filter may forbid their other calls.
         raw::write(
             2,
             b"iotrap: nothing is spread: the process has begun with a filter of system calls (seccomp); start it by plimsoll trap, which tests the filter\n",

@@ -18,6 +18,7 @@ pub mod raw;
 pub mod replace;
 pub mod ring;
 pub mod shared;
+pub mod start;
 pub mod tracepoint;
 pub mod wake;
 pub mod zoned;

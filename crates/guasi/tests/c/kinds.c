@@ -165,6 +165,8 @@ static int sink;
 	CALL(pwritev2_here, pwritev2(fd, out_parts, 2, -1, 0), guasi__pwritev2(h, P, fd, out_parts, 2, -1, 0), 0)      \
 	CALL(preadv2_unknown, preadv2(fd, in_parts, 2, 1, 1 << 30), guasi__preadv2(h, P, fd, in_parts, 2, 1, 1 << 30), 0) \
 	CALL(preadv2_at_once, preadv2(fd, in_parts, 2, -1, RWF_NOWAIT), guasi__preadv2(h, P, fd, in_parts, 2, -1, RWF_NOWAIT), 0) \
+	CALL(preadv2_polled, preadv2(fd, in_parts, 2, 1, RWF_HIPRI), guasi__preadv2(h, P, fd, in_parts, 2, 1, RWF_HIPRI), 0) \
+	CALL(pwritev2_polled, pwritev2(fd, out_parts, 2, 1, RWF_HIPRI), guasi__pwritev2(h, P, fd, out_parts, 2, 1, RWF_HIPRI), 0) \
 	CALL(pwritev2_append, pwritev2(fd, out_parts, 2, 1, RWF_APPEND), guasi__pwritev2(h, P, fd, out_parts, 2, 1, RWF_APPEND), 0) \
 	CALL(fsync, fsync(fd), guasi__fsync(h, P, fd), 0)                                                              \
 	CALL(fdatasync, fdatasync(fd), guasi__fdatasync(h, P, fd), 0)                                                  \

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -256,6 +257,19 @@ static void without_permission(unsigned flags)
 	guasi_free(h);
 }
 
+static void ignores(int signal)
+{
+	(void) signal;
+}
+
+/* The program handles every real-time signal: what is busy is broken off all the same. */
+static void without_real_time_signals(unsigned flags)
+{
+	for (int signal_ = SIGRTMIN; signal_ <= SIGRTMAX; signal_++)
+		CHECK(signal(signal_, ignores) != SIG_ERR);
+	freeing_what_is_busy(flags);
+}
+
 /* More than read(2) transfers at once: cut in the same place. */
 static void two_gibibytes(unsigned flags)
 {
@@ -285,6 +299,7 @@ int main(int argc, char **argv)
 
 	run(forking, flags);
 	run(freeing_what_is_busy, flags);
+	run(without_real_time_signals, flags);
 	run(sizing, flags);
 	run(without_threads, flags);
 	run(with_few_threads, flags);

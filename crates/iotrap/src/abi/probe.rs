@@ -67,6 +67,8 @@ const CALLS: &[(c_long, [usize; 6])] = &[
     (libc::SYS_futex, [BAD, libc::FUTEX_WAIT as usize, 0, 0, 0, 0]),
     (libc::SYS_rt_sigaction, [0, 0, 0, 8, 0, 0]),
     (libc::SYS_rt_sigprocmask, [0, 0, 0, 8, 0, 0]),
+    (libc::SYS_rt_sigpending, [BAD, 8, 0, 0, 0, 0]),
+    (libc::SYS_rt_sigtimedwait, [BAD, 0, 0, 8, 0, 0]),
     (libc::SYS_sigaltstack, [0, 0, 0, 0, 0, 0]),
     (libc::SYS_kill, [i32::MAX as usize, 0, 0, 0, 0, 0]), // a process that does not exist
     (libc::SYS_tgkill, [BAD, BAD, 0, 0, 0, 0]),

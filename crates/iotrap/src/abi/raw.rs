@@ -279,10 +279,29 @@ pub fn cut(fd: c_int, bytes: u64) -> Result<()> {
     check(unsafe { call(libc::SYS_ftruncate, arg(fd), bytes as usize, 0, 0, 0, 0) }).map(drop)
 }
 
-/// write(2) of everything, as far as that goes: for messages and traces. True if all of it was written.
-pub fn write(fd: c_int, bytes: &[u8]) -> bool {
+/// write(2): bytes or `-errno`. A pipe without readers raises SIGPIPE.
+pub fn write(fd: c_int, bytes: &[u8]) -> isize {
     // SAFETY: the slice is valid for its length.
-    let written = unsafe { call(libc::SYS_write, arg(fd), bytes.as_ptr() as usize, bytes.len(), 0, 0, 0) };
+    unsafe { call(libc::SYS_write, arg(fd), bytes.as_ptr() as usize, bytes.len(), 0, 0, 0) }
+}
+
+/// write(2) of a message or a trace; true if all of it was written. The program did not ask for the write, so the
+/// program gets no SIGPIPE for it.
+pub fn tell(fd: c_int, bytes: &[u8]) -> bool {
+    const SIGPIPE: u64 = 1 << (libc::SIGPIPE - 1);
+    let before = change_mask(libc::SIG_BLOCK, SIGPIPE);
+    let mut pending = 0u64;
+    let to = &raw mut pending as usize;
+    // SAFETY: the kernel fills one set of this size.
+    let _ = unsafe { call(libc::SYS_rt_sigpending, to, size_of::<u64>(), 0, 0, 0, 0) };
+    let written = write(fd, bytes);
+    if written == -libc::EPIPE as isize && pending & SIGPIPE == 0 {
+        let (set, now) = (SIGPIPE, [0i64; 2]);
+        let (set, now) = (&raw const set as usize, &raw const now as usize);
+        // SAFETY: the kernel reads one set of this size, and one timespec.
+        let _ = unsafe { call(libc::SYS_rt_sigtimedwait, set, 0, now, size_of::<u64>(), 0, 0) };
+    }
+    restore_mask(before);
     usize::try_from(written) == Ok(bytes.len())
 }
 

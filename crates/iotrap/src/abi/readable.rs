@@ -52,6 +52,26 @@ pub fn read_some<T: Copy + Default, const MOST: usize>(address: *const T, count:
     copies(values.as_mut_ptr().cast(), bytes, &[there], 1).then_some(values)
 }
 
+/// Calls `each` with the place and a copy of every value of a list of the program. False if the kernel would not read
+/// the list: `each` may have seen the beginning of it. Every bit pattern is a valid value of the type.
+pub fn for_each<T: Copy>(list: *const T, count: usize, mut each: impl FnMut(usize, T)) -> bool {
+    /// The values that are copied at a time.
+    const SOME: usize = 64;
+    let mut values = [const { MaybeUninit::<T>::uninit() }; SOME];
+    for from in (0..count).step_by(SOME) {
+        let some = (count - from).min(SOME);
+        let there = libc::iovec { iov_base: list.wrapping_add(from).cast_mut().cast(), iov_len: some * size_of::<T>() };
+        if !copies(values.as_mut_ptr().cast(), there.iov_len, &[there], 1) {
+            return false;
+        }
+        for (at, value) in values.iter().take(some).enumerate() {
+            // SAFETY: it was copied just now; the caller asks for types of which every bit pattern is a value.
+            each(from + at, unsafe { value.assume_init() });
+        }
+    }
+    true
+}
+
 /// A text of the program, copied to `room`. None if the kernel would not read it, or if it is longer than the room.
 pub fn text(address: *const c_char, room: &mut [u8]) -> Option<&CStr> {
     let (mut used, from) = (0, address as usize);
@@ -150,6 +170,11 @@ mod tests {
         assert!(is_readable(place as usize, LARGE) && !is_readable(place as usize, LARGE + 1));
         assert_eq!(read(place.cast::<u64>()), Some(0));
         assert_eq!(read(place.wrapping_byte_add(LARGE - 4).cast::<u64>()), None, "a half of it");
+        let mut seen = 0;
+        assert!(for_each(place.cast::<u64>(), LARGE / 8, |at, value| seen += usize::from(at == seen && value == 0)));
+        assert_eq!(seen, LARGE / 8);
+        assert!(!for_each(place.cast::<u64>(), LARGE / 8 + 1, |_, _| {}), "one beyond the end");
+        assert!(for_each(core::ptr::null::<u64>(), 0, |_, _| {}), "an empty list");
         let key = place as usize + 8;
         assert!(!are_written([key].into_iter(), 0), "it is readable");
         // SAFETY: the first half of the mapping.

@@ -73,9 +73,12 @@ pub fn look() {
 
 unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+    fn pthread_setcanceltype(kind: c_int, before: *mut c_int) -> c_int;
 }
 
 const CANCEL_DISABLE: c_int = 1;
+const CANCEL_DEFERRED: c_int = 0;
+const CANCEL_ASYNCHRONOUS: c_int = 1;
 
 /// Threads that are in such a part of a call. A thread counts in the place that its stack says, so that threads do not
 /// wait for each other's cache lines.
@@ -189,8 +192,17 @@ impl Drop for Undisturbed {
 /// come last. (It is not inlined: unwinding from inside it must not meet a frame with anything to drop.)
 #[inline(never)]
 fn end(blocked: Option<u64>, cancel: c_int) {
+    // A thread that may be cancelled at any instruction ends in pthread_setcanceltype(3). In pthread_setcancelstate(3)
+    // of glibc 2.34 to 2.37 it would end with the result NULL (not PTHREAD_CANCELED).
+    let mut kind = CANCEL_DEFERRED;
+    // SAFETY: a valid type, and room for the one before.
+    unsafe { pthread_setcanceltype(CANCEL_DEFERRED, &raw mut kind) };
     // SAFETY: the state that this thread had.
     unsafe { pthread_setcancelstate(cancel, core::ptr::null_mut()) };
+    if kind == CANCEL_ASYNCHRONOUS {
+        // SAFETY: the type that this thread had.
+        unsafe { pthread_setcanceltype(kind, core::ptr::null_mut()) };
+    }
     if let Some(before) = blocked {
         raw::restore_mask(before);
     }

@@ -312,8 +312,7 @@ unsafe fn prepare(
         group.node().soil();
     }
     let mut vectors = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; VECTORS];
-    // SAFETY: the program's contract: what the kernel would read.
-    let Some((bytes, kept)) = (unsafe { extent(&request, vectored, &mut vectors) }) else {
+    let Some((bytes, kept)) = extent(&request, vectored, &mut vectors) else {
         return Ok(Prepared::Plain); // the kernel's EFAULT or EINVAL
     };
     trace::submitted(fd, &group, kind, request.offset, bytes);
@@ -379,11 +378,8 @@ unsafe fn prepare(
 }
 
 /// The bytes of a request and their places: the first few vectors, and the number of vectors if all of them fit (0 if
-/// not).
-///
-/// # Safety
-/// The request is one that the kernel could be given.
-unsafe fn extent(request: &Iocb, vectored: bool, vectors: &mut [libc::iovec; VECTORS]) -> Option<(u64, u8)> {
+/// not). None if the kernel will refuse the request.
+fn extent(request: &Iocb, vectored: bool, vectors: &mut [libc::iovec; VECTORS]) -> Option<(u64, u8)> {
     if !vectored {
         let base: *mut c_void = core::ptr::with_exposed_provenance_mut(request.buffer as usize);
         *vectors.first_mut()? = libc::iovec { iov_base: base, iov_len: request.count as usize };
@@ -394,19 +390,14 @@ unsafe fn extent(request: &Iocb, vectored: bool, vectors: &mut [libc::iovec; VEC
         return None;
     }
     let given: *const libc::iovec = core::ptr::with_exposed_provenance(request.buffer as usize);
-    if !is_readable(given as usize, request.count as usize * size_of::<libc::iovec>()) {
-        return None;
-    }
     let mut bytes = 0u64;
-    for at in 0..request.count as usize {
-        // SAFETY: the program's contract: `count` vectors.
-        let vector = unsafe { given.wrapping_add(at).read_unaligned() };
+    let read = readable::for_each(given, request.count as usize, |at, vector| {
         bytes = bytes.saturating_add(vector.iov_len as u64);
         if let Some(place) = vectors.get_mut(at) {
             *place = vector;
         }
-    }
-    Some((bytes, if request.count as usize <= VECTORS { request.count as u8 } else { 0 }))
+    });
+    read.then_some((bytes, if request.count as usize <= VECTORS { request.count as u8 } else { 0 }))
 }
 
 /// Undoes a request that the kernel has not taken; `refused` if it is the one whose descriptor the kernel does not

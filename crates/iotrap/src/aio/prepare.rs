@@ -70,8 +70,7 @@ pub fn prepare(request: &Request, file: Option<(GroupRef, c_int)>) -> Prepared {
         }
         opcode::FILES_UPDATE => {
             let files: *const c_int = core::ptr::with_exposed_provenance(request.address as usize);
-            // SAFETY: an entry of this kind has an array of `count` descriptors there, which the kernel reads.
-            unsafe { others::go_out_of_sight(files, request.count) };
+            others::go_out_of_sight(files, request.count);
             Prepared::Other
         }
         _ => Prepared::Other,

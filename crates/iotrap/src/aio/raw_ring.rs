@@ -24,7 +24,7 @@ use crate::abi::errno;
 use crate::abi::liburing::{FIXED_FILE, Parameters, Request, opcode, setup};
 use crate::abi::own_stack;
 use crate::abi::raw;
-use crate::abi::readable::is_readable;
+use crate::abi::readable::{self, is_readable};
 use crate::abi::undisturbed::Undisturbed;
 use crate::aio::prepare::{Prepared, prepare};
 use crate::aio::registered;
@@ -608,8 +608,7 @@ pub unsafe fn register(fd: c_int, what: c_uint, argument: usize, count: c_uint) 
     let _undisturbed = Undisturbed::begin();
     let _errno = errno::kept();
     own_stack::run(|| {
-        // SAFETY: the program's arguments.
-        let files = unsafe { Files::of(what, argument, count) };
+        let files = Files::of(what, argument, count);
         register_files(fd, what, files, kernel)
     })
 }
@@ -617,8 +616,7 @@ pub unsafe fn register(fd: c_int, what: c_uint, argument: usize, count: c_uint) 
 /// Carries out a call of io_uring_register(2) that may be about these files of the program.
 fn register_files(fd: c_int, what: c_uint, files: Option<Files>, kernel: impl Fn() -> isize) -> isize {
     if let Some(files) = &files {
-        // SAFETY: the program passes this number of descriptors, which the kernel reads too.
-        unsafe { others::go_out_of_sight(files.list, files.count) };
+        others::go_out_of_sight(files.list, files.count);
     }
     /// IORING_UNREGISTER_FILES, IORING_REGISTER_RESTRICTIONS, IORING_REGISTER_RESIZE_RINGS.
     const UNREGISTER: c_uint = 3;
@@ -642,8 +640,7 @@ fn register_files(fd: c_int, what: c_uint, files: Option<Files>, kernel: impl Fn
         }
         return result;
     };
-    // SAFETY: the program passes this number of descriptors, which the kernel reads too.
-    let candidates = unsafe { registered::before(files.list, files.first, files.count as usize) };
+    let candidates = registered::before(files.list, files.first, files.count as usize);
     let result = kernel();
     let done = match usize::try_from(result) {
         Ok(_) if files.all => files.count as usize,
@@ -651,8 +648,7 @@ fn register_files(fd: c_int, what: c_uint, files: Option<Files>, kernel: impl Fn
         Err(_) if files.all => return result, // the table is as it was
         Err(_) => 0,
     };
-    // SAFETY: the program passes this number of descriptors.
-    unsafe { held.known().files.put(&candidates, files.list, done) };
+    held.known().files.put(&candidates, files.list, done);
     result
 }
 
@@ -669,9 +665,8 @@ struct Files {
 }
 
 impl Files {
-    /// # Safety
-    /// The arguments are those of io_uring_register(2).
-    unsafe fn of(what: c_uint, argument: usize, count: c_uint) -> Option<Files> {
+    /// The files of a call with the arguments of io_uring_register(2).
+    fn of(what: c_uint, argument: usize, count: c_uint) -> Option<Files> {
         /// IORING_REGISTER_FILES: an array of descriptors.
         const FILES: c_uint = 2;
         /// IORING_REGISTER_FILES_UPDATE, _FILES2 and _FILES_UPDATE2: structures that hold the address of such an array,
@@ -680,28 +675,24 @@ impl Files {
         const UPDATE: c_uint = 6;
         const FILES2: c_uint = 13;
         const UPDATE2: c_uint = 14;
-        let structure: *const u64 = core::ptr::with_exposed_provenance(argument);
-        let what = what & !BY_NUMBER;
-        let size = match what {
-            FILES => size_of::<c_int>(),
-            UPDATE => 2 * size_of::<u64>(),
-            _ => 4 * size_of::<u64>(),
-        };
-        if !matches!(what, FILES | UPDATE | FILES2 | UPDATE2) || !is_readable(argument, size) {
-            return None; // the kernel answers EFAULT
-        }
-        let word = |at: usize| {
-            // SAFETY: the structure of the call has at least this number of words.
-            unsafe { structure.wrapping_add(at).read_unaligned() }
-        };
-        let list = |at: usize| core::ptr::with_exposed_provenance::<c_int>(word(at) as usize);
-        let files = match what {
-            FILES => Files { list: structure.cast(), first: 0, count, all: true },
-            UPDATE => Files { list: list(1), first: word(0) as u32 as usize, count, all: false },
-            // nr, flags; -; data
-            FILES2 => Files { list: list(2), first: 0, count: word(0) as u32, all: true },
-            // offset; data; tags; nr
-            _ => Files { list: list(1), first: word(0) as u32 as usize, count: word(3) as u32, all: false },
+        // The kernel answers EFAULT where nothing can be read.
+        let list = |address: u64| core::ptr::with_exposed_provenance::<c_int>(address as usize);
+        let words = core::ptr::with_exposed_provenance::<[u64; 4]>(argument);
+        let files = match what & !BY_NUMBER {
+            FILES => Files { list: words.cast(), first: 0, count, all: true },
+            UPDATE => {
+                let [first, at] = readable::read(words.cast())?;
+                Files { list: list(at), first: first as u32 as usize, count, all: false }
+            }
+            FILES2 => {
+                let [count_and_flags, _, at, _] = readable::read(words)?;
+                Files { list: list(at), first: 0, count: count_and_flags as u32, all: true }
+            }
+            UPDATE2 => {
+                let [first, at, _tags, count] = readable::read(words)?;
+                Files { list: list(at), first: first as u32 as usize, count: count as u32, all: false }
+            }
+            _ => return None,
         };
         // A table without files (IORING_RSRC_REGISTER_SPARSE) has no list.
         let bytes = (files.count as usize).checked_mul(size_of::<c_int>())?;

@@ -8,6 +8,7 @@
 use core::ffi::c_int;
 
 use crate::abi::dispatch;
+use crate::abi::readable;
 use crate::open::tracking;
 use crate::state::group::GroupRef;
 use crate::state::table::Name;
@@ -80,14 +81,11 @@ impl Registered {
     /// Notes that a call has put files into the first `done` places of its range. The library does not
     /// know the files in the places beyond.
     ///
-    /// # Safety
-    /// `files` points to the descriptors of the call.
-    pub unsafe fn put(&mut self, candidates: &Candidates, files: *const c_int, done: usize) {
-        for at in 0..candidates.count {
-            // SAFETY: the caller passes an array of this number of descriptors.
-            let fd = unsafe { files.wrapping_add(at).read_unaligned() };
+    /// `files` is the list of the call.
+    pub fn put(&mut self, candidates: &Candidates, files: *const c_int, done: usize) {
+        let read = readable::for_each(files, candidates.count, |at, fd| {
             if fd == SKIP && at < done {
-                continue;
+                return;
             }
             let known = if at < done { candidates.names.get(at).copied().flatten() } else { None };
             // The number means the same file after the call as before it: that is the file in the table.
@@ -98,24 +96,26 @@ impl Registered {
                 name
             });
             self.set(candidates.first + at, name);
+        });
+        if !read {
+            self.forget_all_places();
         }
     }
 }
 
-/// The files that the descriptors of a call mean before the call, which puts them into the places from `first` on.
-///
-/// # Safety
-/// `files` points to `count` descriptors.
-pub unsafe fn before(files: *const c_int, first: usize, count: usize) -> Candidates {
+/// The files that the `count` descriptors of a call mean before the call, which puts them into the places from `first`
+/// on.
+pub fn before(files: *const c_int, first: usize, count: usize) -> Candidates {
     let mut names = [None; PLACES];
-    for (at, place) in names.iter_mut().enumerate().take(count) {
-        // SAFETY: the caller passes an array of this number of descriptors.
-        let fd = unsafe { files.wrapping_add(at).read_unaligned() };
+    // The library does not follow more places, so an unchecked count costs no time.
+    let count = count.min(PLACES);
+    readable::for_each(files, count, |at, fd| {
+        let Some(place) = names.get_mut(at) else { return };
         // The program may close the number and use the file by its place: the library needs a duplicate from here on.
         if let Some(group) = GroupRef::of(fd).filter(|group| group.is_asleep() && group.ended().is_none()) {
             let _ = tracking::awaken(&group, fd); // a number that means another file is not proven below
         }
         *place = GroupRef::proven(fd).map(|group| group.name());
-    }
+    });
     Candidates { names, first, count }
 }

@@ -26,7 +26,7 @@ use crate::abi::liburing::{
     ASYNC, Completion, DRAIN, FIXED_FILE, LIBURINGS, LINKS, MORE, OVERFLOW, Request, SELECT, SILENT, opcode, setup,
 };
 use crate::abi::raw;
-use crate::abi::readable::is_readable;
+use crate::abi::readable;
 use crate::aio::context;
 use crate::aio::registered::Registered;
 use crate::aio::tagged::{Ended, Tagged};
@@ -570,15 +570,11 @@ fn bytes_of(request: &Request) -> Option<u64> {
         return None;
     }
     let given: *const libc::iovec = core::ptr::with_exposed_provenance(request.address as usize);
-    if !is_readable(given as usize, request.count as usize * size_of::<libc::iovec>()) {
-        return None;
-    }
-    let lengths = (0..request.count as usize).map(|at| {
-        // SAFETY: what the kernel would read: `count` vectors.
-        let vector = unsafe { given.wrapping_add(at).read_unaligned() };
-        vector.iov_len as u64
+    let mut bytes = 0u64;
+    let read = readable::for_each(given, request.count as usize, |_, vector| {
+        bytes = bytes.saturating_add(vector.iov_len as u64);
     });
-    Some(lengths.fold(0, u64::saturating_add))
+    read.then_some(bytes)
 }
 
 fn retire(pending: &Pending, result: i64, now_ns: u64) {

@@ -124,8 +124,7 @@ extern "C" fn caught(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
         libc::SYS_rt_sigreturn => {
             // The context that the handler has been given, and may have changed, follows the address of its return.
             let returned: *const libc::ucontext_t = core::ptr::with_exposed_provenance(register(libc::REG_RSP));
-            // SAFETY: the frame of a handler, to which the kernel returns.
-            unsafe { super::masks::open_context(returned) };
+            super::masks::open_context(returned);
             // libc's own return takes the frame that the stack pointer leads to.
             context.uc_mcontext.gregs[libc::REG_RIP as usize] = RETURN.load(Acquire) as i64;
             return;

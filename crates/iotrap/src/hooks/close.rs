@@ -32,11 +32,9 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
         Entry::Nothing => real(),
         _ if !process::is_own() => real(),
         Entry::Lane(_) if group::private_entry_is_stale(fd) => real(),
-        Entry::Lane(_) => {
-            // The program was never given this number.
-            errno::set(libc::EBADF);
-            -1
-        }
+        // The program was never given this number: it has found the number in /proc/self/fd, and wants it to be gone.
+        // The library keeps it.
+        Entry::Lane(_) => 0,
         Entry::File(_) | Entry::Quiet(_) => {
             real::cancellation_point();
             let _undisturbed = Undisturbed::begin();

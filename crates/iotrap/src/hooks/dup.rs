@@ -1,15 +1,18 @@
 //! dup, dup2, dup3, fcntl: descriptors of one open file share one group.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_short};
 
 use super::room;
 use crate::abi::errno;
 use crate::abi::raw;
+use crate::abi::readable;
 use crate::abi::real;
+use crate::abi::sealed;
 use crate::abi::undisturbed::Undisturbed;
 use crate::open::tracking;
 use crate::policy::trace;
 use crate::state::group::{self, GroupRef};
+use crate::state::lane;
 use crate::state::node::Lock;
 use crate::state::process;
 use crate::state::reason::Reason;
@@ -138,11 +141,13 @@ fn control(fd: c_int, command: c_int, argument: usize, real: impl Fn() -> c_int)
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => share(fd, room::needing_number(real)),
         libc::F_SETFL => set_flags(fd, argument as c_int, real),
-        libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {
-            let lock: *const libc::flock = core::ptr::with_exposed_provenance(argument);
-            // SAFETY: null, or what the program gives these commands.
-            match unsafe { lock.as_ref() } {
-                Some(lock) if c_int::from(lock.l_type) == libc::F_UNLCK => super::lock::before_unlock(fd),
+        libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_SETLK | libc::F_OFD_SETLKW
+            if (lane::active() || crate::aio::async_io::active()) && !sealed::is_sealed() =>
+        {
+            // The type comes first in struct flock. Where it cannot be read, the kernel takes no lock.
+            let kind = readable::read::<c_short>(core::ptr::with_exposed_provenance(argument)).map(c_int::from);
+            match kind {
+                Some(libc::F_UNLCK) => super::lock::before_unlock(fd),
                 Some(_) if matches!(command, libc::F_OFD_SETLK | libc::F_OFD_SETLKW) => {
                     super::lock::before(fd, Lock::OfOpenFile);
                 }

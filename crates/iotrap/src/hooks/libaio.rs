@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_long};
 
 use super::masks::Changed;
 use crate::abi::libaio::{Event, Iocb};
-use crate::abi::readable::is_readable;
+use crate::abi::readable;
 use crate::aio::async_io;
 use crate::aio::context;
 use crate::aio::libaio::{Timeout, destroy, get_events, setup, submit};
@@ -65,10 +65,7 @@ pub unsafe extern "C-unwind" fn io_getevents(
     }
     // As libaio does, return without a system call if the ring is empty and the time to wait is zero.
     if (lane::active() || async_io::active())
-        && is_readable(timeout as usize, size_of::<libc::timespec>())
-        // SAFETY: a timespec, which was found to be readable.
-        && let Some(timeout) = unsafe { timeout.as_ref() }
-        && (timeout.tv_sec, timeout.tv_nsec) == (0, 0)
+        && let Some([0, 0]) = readable::read::<[i64; 2]>(timeout.cast())
         && context::is_empty(context)
     {
         if let Some((_, found)) = context::find(context) {
@@ -96,21 +93,14 @@ pub unsafe extern "C-unwind" fn io_pgetevents(
     /// Bytes of the kernel's signal set.
     const MASK_BYTES: usize = 8;
     let mut without = Changed::none();
-    // SAFETY: the program's contract: null, or a set.
-    let mask = [unsafe { without.set(mask as usize) }, MASK_BYTES];
+    let mask = [without.set(mask as usize), MASK_BYTES];
     // SAFETY: the program's contract.
     unsafe { get_events(context, min_count, count, events, timeout, Some(mask.as_ptr().cast())) as c_int }
 }
 
 /// True if a call with a huge count is one of LIBAIO_0.1, whose fourth argument is a timeout.
 fn is_old_call(fourth: *mut Event, _fifth: Timeout) -> bool {
-    let timeout: *const libc::timespec = fourth.cast();
-    if !timeout.is_null() && !is_readable(timeout as usize, size_of::<libc::timespec>()) {
-        return false;
-    }
-    // SAFETY: null, or, in a call of the present convention, the events: at least as large as a timespec.
-    let plausible = |time: &libc::timespec| (0..1_000_000_000).contains(&time.tv_nsec) && time.tv_sec >= 0;
-    // SAFETY: by the contract of io_getevents(2), the program passes null, a timespec (LIBAIO_0.1) or its room for
-    // events, which is larger than a timespec.
-    unsafe { timeout.as_ref() }.is_none_or(plausible)
+    // Null, or, in a call of the present convention, the room for events, which is larger than a timespec.
+    let plausible = |[seconds, ns]: [i64; 2]| (0..1_000_000_000).contains(&ns) && seconds >= 0;
+    fourth.is_null() || readable::read(fourth.cast_const().cast()).is_some_and(plausible)
 }

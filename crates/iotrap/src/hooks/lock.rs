@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use crate::abi::errno;
 use crate::abi::real;
 use crate::abi::undisturbed::Undisturbed;
-use crate::open::tracking;
+use crate::open::{others, tracking};
 use crate::state::group::{self, GroupRef};
 use crate::state::lane;
 use crate::state::node::{Lock, NodeRef};
@@ -49,11 +49,15 @@ fn ends(fd: c_int, lock: Lock, gives_up: impl Fn(NodeRef)) {
     };
     match GroupRef::proven(fd) {
         Some(group) => end(group.node_ref()),
-        // The file was opened where no hook sees it, by stdio. From now on it is known, and stays so, because its close
-        // would not be seen either; a descriptor of the library that came and went would drop the lock.
+        // The file was opened where no hook sees it: by stdio, or by another process. From now on it is known, for as
+        // long as the program has the descriptor; a descriptor of the library that came and went would drop the lock.
         None => {
             if let Some(node) = tracking::node_of_pool_file(fd) {
+                let tracked = others::tracks(fd, node);
                 end(node);
+                if tracked {
+                    node.release();
+                }
             }
         }
     }

@@ -8,34 +8,31 @@ use core::ffi::{c_int, c_long, c_void};
 use super::{caught, filter, signal};
 use crate::abi::dispatch::{self, SIGSYS_BIT};
 use crate::abi::raw;
-use crate::abi::readable::is_readable;
+use crate::abi::readable;
 use crate::abi::real;
 
 type Set = libc::sigset_t;
 
-/// A set of signals without SIGSYS.
-struct Without(Set);
+/// A set of signals without SIGSYS, of libc's size. The kernel reads its first word only.
+struct Without([u64; WORDS]);
+
+const WORDS: usize = size_of::<Set>() / size_of::<u64>();
 
 impl Without {
-    /// The program's set without SIGSYS, if `--raw` is in force.
-    ///
-    /// # Safety
-    /// `given` is null or valid.
-    unsafe fn sigsys(given: *const Set) -> Option<Without> {
-        if !dispatch::on() || !is_readable(given as usize, size_of::<u64>()) {
+    /// The program's set without SIGSYS, if `--raw` is in force. None too if the kernel would not read the set.
+    fn sigsys(given: *const Set) -> Option<Without> {
+        if !dispatch::on() {
             return None;
         }
-        // SAFETY: the caller passes a valid set.
-        let mut set = Without(unsafe { given.read() });
-        // SAFETY: a valid set; libc's function touches nothing else.
-        let _ = unsafe { libc::sigdelset(&raw mut set.0, libc::SIGSYS) };
+        let mut set = Without([0; WORDS]);
+        *set.0.first_mut()? = readable::read::<u64>(given.cast())? & !SIGSYS_BIT;
         Some(set)
     }
 }
 
 /// The address of a set: the changed one, or the program's.
 fn place(changed: &Option<Without>, given: *const Set) -> *const Set {
-    changed.as_ref().map_or(given, |set| &raw const set.0)
+    changed.as_ref().map_or(given, |set| set.0.as_ptr().cast())
 }
 
 macro_rules! masks {
@@ -47,8 +44,7 @@ macro_rules! masks {
             /// The program's contract ([`crate::hooks`]).
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name($($before: $type,)* $mask: *const Set $(, $after: $after_type)*) -> c_int {
-                // SAFETY: the program's contract.
-                let changed = unsafe { Without::sigsys($mask) };
+                let changed = Without::sigsys($mask);
                 // SAFETY: the program's contract.
                 unsafe { real::$name($($before,)* place(&changed, $mask) $(, $after)*) }
             }
@@ -76,8 +72,7 @@ macro_rules! blocks {
             /// The program's contract ([`crate::hooks`]).
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(how: c_int, set: *const Set, before: *mut Set) -> c_int {
-                // SAFETY: the program's contract.
-                let changed = if how == libc::SIG_UNBLOCK { None } else { unsafe { Without::sigsys(set) } };
+                let changed = if how == libc::SIG_UNBLOCK { None } else { Without::sigsys(set) };
                 // SAFETY: the program's contract.
                 unsafe { real::$name(how, place(&changed, set), before) }
             }
@@ -139,15 +134,10 @@ pub unsafe extern "C-unwind" fn sighold(signal: c_int) -> c_int {
 /// to keep the caller there), or be gone, if the other one never returns.
 #[cfg(target_arch = "x86_64")]
 fn is_filled(context: *const libc::ucontext_t) -> bool {
-    if !context.is_aligned() || !is_readable(context as usize, size_of::<libc::ucontext_t>()) {
-        return false;
-    }
-    // SAFETY: aligned memory that can be read; integers and pointers have no forbidden values.
-    let registers = unsafe { (*context).uc_mcontext.fpregs };
+    const REGISTERS: usize = core::mem::offset_of!(libc::ucontext_t, uc_mcontext.fpregs);
+    let registers = readable::read::<usize>(context.wrapping_byte_add(REGISTERS).cast());
     // The room for the registers lies behind the set of signals.
-    // SAFETY: an address within the context.
-    let behind_the_set = unsafe { &raw const (*context).uc_sigmask }.wrapping_add(1);
-    core::ptr::addr_eq(registers, behind_the_set)
+    context.is_aligned() && registers == Some(set_of(context) as usize + size_of::<Set>())
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -155,28 +145,36 @@ fn is_filled(_: *const libc::ucontext_t) -> bool {
     false // nothing is dispatched there
 }
 
+/// The address of the set of a context.
+fn set_of(context: *const libc::ucontext_t) -> *const u32 {
+    context.wrapping_byte_add(core::mem::offset_of!(libc::ucontext_t, uc_sigmask)).cast()
+}
+
 /// Takes SIGSYS out of the set of a context, and of those that follow it, as far as they are filled.
-///
-/// # Safety
-/// `context` is null, or a context of the program.
-pub unsafe fn open_context(context: *const libc::ucontext_t) {
+pub fn open_context(context: *const libc::ucontext_t) {
     /// The most contexts that follow one another.
     const MOST: usize = 64;
-    let mut at = context.cast_mut();
+    const LINK: usize = core::mem::offset_of!(libc::ucontext_t, uc_link);
+    const BIT: u32 = SIGSYS_BIT as u32;
+    let mut at = context;
     for _ in 0..MOST {
-        if at.is_null() || !dispatch::on() {
+        if !dispatch::on() {
             return;
         }
-        // SAFETY: a context of the program; the kernel's set is the first word of libc's.
-        let set = unsafe { &raw mut (*at).uc_sigmask }.cast::<u64>();
-        // SAFETY: the set of that context, which is the calling thread's.
-        let set = unsafe { &mut *set };
-        // It may lie in memory that cannot be written.
-        if *set & SIGSYS_BIT != 0 {
-            *set &= !SIGSYS_BIT;
+        // SIGSYS is in the first half of the kernel's set, and that is the first word of libc's.
+        let set = set_of(at);
+        match readable::read(set) {
+            Some(signals) if signals & BIT != 0 => {
+                // It may lie in memory that cannot be written.
+                let _ = readable::are_written([set as usize].into_iter(), signals & !BIT);
+            }
+            Some(_) => {}
+            None => return,
         }
-        // SAFETY: a context of the program.
-        at = unsafe { (*at).uc_link };
+        match readable::read::<usize>(at.wrapping_byte_add(LINK).cast()) {
+            Some(next) => at = core::ptr::with_exposed_provenance(next),
+            None => return,
+        }
         if !is_filled(at) {
             return;
         }
@@ -189,8 +187,7 @@ pub unsafe fn open_context(context: *const libc::ucontext_t) {
 /// As setcontext(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn setcontext(context: *const libc::ucontext_t) -> c_int {
-    // SAFETY: the program's contract.
-    unsafe { open_context(context) };
+    open_context(context);
     // SAFETY: the program's contract.
     unsafe { real::setcontext(context) }
 }
@@ -201,14 +198,14 @@ pub unsafe extern "C-unwind" fn setcontext(context: *const libc::ucontext_t) -> 
 /// As swapcontext(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn swapcontext(kept: *mut libc::ucontext_t, context: *const libc::ucontext_t) -> c_int {
-    // SAFETY: the program's contract.
-    unsafe { open_context(context) };
+    open_context(context);
     // SAFETY: the program's contract.
     unsafe { real::swapcontext(kept, context) }
 }
 
 /// A set of the kernel's size, with its size, as pselect6(2) and io_pgetevents(2) take it.
 #[repr(C)]
+#[derive(Clone, Copy)]
 struct Sized {
     set: usize,
     bytes: usize,
@@ -229,59 +226,45 @@ impl Changed {
     }
 
     /// The address of a set of the kernel's size without SIGSYS; the address that was given if `--raw` is off.
-    ///
-    /// # Safety
-    /// `given` is 0, or the address of such a set.
-    pub unsafe fn set(&mut self, given: usize) -> usize {
-        if !dispatch::on() || !is_readable(given, size_of::<u64>()) {
+    pub fn set(&mut self, given: usize) -> usize {
+        if !dispatch::on() {
             return given;
         }
-        // SAFETY: the caller passes a valid set.
-        self.set = unsafe { (given as *const u64).read_unaligned() } & !SIGSYS_BIT;
+        let Some(set) = readable::read::<u64>(core::ptr::with_exposed_provenance(given)) else { return given };
+        self.set = set & !SIGSYS_BIT;
         &raw const self.set as usize
     }
 
     /// The address of a set with its size, of which SIGSYS is taken out; the address that was given if `--raw` is off.
-    ///
-    /// # Safety
-    /// `given` is 0, or the address of such a description.
-    pub unsafe fn sized(&mut self, given: usize) -> usize {
-        if !dispatch::on() || !is_readable(given, size_of::<Sized>()) {
+    pub fn sized(&mut self, given: usize) -> usize {
+        if !dispatch::on() {
             return given;
         }
-        // SAFETY: the caller passes a valid description.
-        let Sized { set, bytes } = unsafe { (given as *const Sized).read_unaligned() };
-        if bytes != size_of::<u64>() {
-            return given; // EINVAL
+        match readable::read::<Sized>(core::ptr::with_exposed_provenance(given)) {
+            Some(Sized { set, bytes }) if bytes == size_of::<u64>() => {
+                self.sized = Sized { set: self.set(set), bytes };
+                &raw const self.sized as usize
+            }
+            _ => given, // EFAULT, or EINVAL
         }
-        // SAFETY: a set of that size.
-        self.sized = Sized { set: unsafe { self.set(set) }, bytes };
-        &raw const self.sized as usize
     }
 
     /// The argument of io_uring_enter(2), of `size` bytes, with a set without SIGSYS; the address that was given if
     /// `--raw` is off.
-    ///
-    /// # Safety
-    /// The arguments of the call.
-    pub unsafe fn of_ring(&mut self, flags: usize, argument: usize, size: usize) -> usize {
+    pub fn of_ring(&mut self, flags: usize, argument: usize, size: usize) -> usize {
         const EXT_ARG: usize = 1 << 3;
         const EXT_ARG_REG: usize = 1 << 6;
         if argument == 0 || !dispatch::on() || flags & EXT_ARG_REG != 0 {
             return argument;
         }
         if flags & EXT_ARG == 0 {
-            // SAFETY: the program's arguments.
-            return if size == size_of::<u64>() { unsafe { self.set(argument) } } else { argument };
+            return if size == size_of::<u64>() { self.set(argument) } else { argument };
         }
-        if size != size_of_val(&self.waiting) || !is_readable(argument, size) {
-            return argument;
-        }
-        // SAFETY: the program's arguments.
-        self.waiting = unsafe { (argument as *const [u64; 3]).read_unaligned() };
+        let waiting = readable::read::<[u64; 3]>(core::ptr::with_exposed_provenance(argument));
+        let Some(waiting) = waiting.filter(|_| size == size_of_val(&self.waiting)) else { return argument };
+        self.waiting = waiting;
         if self.waiting[1] as u32 as usize == size_of::<u64>() {
-            // SAFETY: a set of that size.
-            self.waiting[0] = unsafe { self.set(self.waiting[0] as usize) } as u64;
+            self.waiting[0] = self.set(self.waiting[0] as usize) as u64;
         }
         &raw const self.waiting as usize
     }
@@ -327,8 +310,7 @@ pub unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<isize> 
         libc::SYS_ppoll => 3,
         libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => 4,
         libc::SYS_pselect6 => {
-            // SAFETY: the program's arguments.
-            changed[5] = unsafe { without.sized(arguments[5]) };
+            changed[5] = without.sized(arguments[5]);
             // SAFETY: the program's arguments, with a copy of its set.
             return Some(unsafe { bare(number, changed) });
         }
@@ -341,10 +323,9 @@ pub unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<isize> 
             // SAFETY: the program's arguments, of another signal.
             return Some(unsafe { bare(number, changed) });
         }
-        libc::SYS_rt_sigaction if is_readable(arguments[1], WORDS * size_of::<u64>()) => {
+        libc::SYS_rt_sigaction => {
             let signal = arguments[0] as c_int;
-            // SAFETY: the program's arguments.
-            let mut action = unsafe { (arguments[1] as *const [u64; WORDS]).read_unaligned() };
+            let mut action = readable::read::<[u64; WORDS]>(core::ptr::with_exposed_provenance(arguments[1]))?;
             if signal::is_default_of_sigsys(signal, Some(action[0] as usize)) {
                 (changed[0], changed[1]) = (signal::DEFAULT as usize, 0);
                 // SAFETY: the program's arguments, of another signal.
@@ -366,8 +347,7 @@ pub unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<isize> 
     if arguments[masked] == 0 {
         return None;
     }
-    // SAFETY: the program's arguments: a set of the kernel's size.
-    changed[masked] = unsafe { without.set(arguments[masked]) };
+    changed[masked] = without.set(arguments[masked]);
     // SAFETY: the program's arguments, with a copy of its set.
     Some(unsafe { bare(number, changed) })
 }

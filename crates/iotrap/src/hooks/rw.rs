@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 
 use crate::abi::errno;
 use crate::abi::raw;
-use crate::abi::readable::is_readable;
+use crate::abi::readable;
 use crate::abi::real;
 use crate::abi::undisturbed::Undisturbed;
 use crate::open::late;
@@ -174,20 +174,13 @@ macro_rules! fortified {
 fortified! { __pread_chk __pread64_chk }
 
 /// The bytes of all vectors; None if the kernel will refuse them.
-///
-/// # Safety
-/// `vectors` points to the `count` vectors of the program.
-unsafe fn total(vectors: *const libc::iovec, count: c_int) -> Option<u64> {
+fn total(vectors: *const libc::iovec, count: c_int) -> Option<u64> {
     let count = usize::try_from(count).ok().filter(|&count| count <= 1024)?;
-    if !is_readable(vectors as usize, count * size_of::<libc::iovec>()) {
-        return None;
-    }
-    let mut bytes = 0u64;
-    for at in 0..count {
-        // SAFETY: the program's contract.
-        bytes = bytes.checked_add(unsafe { (*vectors.wrapping_add(at)).iov_len } as u64)?;
-    }
-    Some(bytes)
+    let mut bytes = Some(0u64);
+    let read = readable::for_each(vectors, count, |_, vector| {
+        bytes = bytes.and_then(|bytes| bytes.checked_add(vector.iov_len as u64));
+    });
+    bytes.filter(|_| read)
 }
 
 macro_rules! vectored {
@@ -217,8 +210,7 @@ macro_rules! vectored {
                     // SAFETY: the program's contract; on another descriptor of the same file.
                     unsafe { raw::transfer_vectors(libc::$number, file, vectors, count, offset, with) }
                 };
-                // SAFETY: the program's contract.
-                positioned(fd, Kind::$kind, offset, || unsafe { total(vectors, count) }, || None, real, bare)
+                positioned(fd, Kind::$kind, offset, || total(vectors, count), || None, real, bare)
             }
         )*
     };

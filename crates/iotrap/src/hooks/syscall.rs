@@ -53,8 +53,7 @@ pub unsafe extern "C-unwind" fn syscall(
         }
         raw::SYS_IO_PGETEVENTS => {
             let mut without = masks::Changed::none();
-            // SAFETY: the program's contract: null, or a set with its size.
-            let mask = unsafe { without.sized(f) } as *const c_void;
+            let mask = without.sized(f) as *const c_void;
             let (events, timeout) = (d as *mut Event, e as *mut libc::timespec);
             kernel!(libaio::get_events(a as u64, b as c_long, c as c_long, events, timeout, Some(mask)))
         }

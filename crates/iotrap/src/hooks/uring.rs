@@ -55,8 +55,7 @@ macro_rules! registering {
             pub unsafe extern "C" fn $name(
                 $($before: $before_type,)* $files: *const c_int, $($between: $between_type,)* $count: c_uint
             ) -> c_int {
-                // SAFETY: the contract of io_uring_register_files(3), which the program keeps.
-                unsafe { others::go_out_of_sight($files, $count) };
+                others::go_out_of_sight($files, $count);
                 // SAFETY: the contract of io_uring_register_files(3), which the program keeps.
                 unsafe { real::$name($($before,)* $files, $($between,)* $count) }
             }
@@ -112,8 +111,7 @@ pub unsafe fn set_up(entries: usize, parameters: *mut c_void) -> isize {
 /// As the system call.
 pub unsafe fn enter(fd: c_int, count: c_uint, least: usize, flags: usize, argument: usize, size: usize) -> isize {
     let mut without = masks::Changed::none();
-    // SAFETY: the program's contract: null, or what the flags say.
-    let argument = unsafe { without.of_ring(flags, argument, size) };
+    let argument = without.of_ring(flags, argument, size);
     let wait = raw_ring::Wait { least, flags, argument, size };
     // SAFETY: the program's arguments.
     unsafe { raw_ring::enter(fd, count, &wait) }

@@ -12,7 +12,7 @@
 use core::ffi::{CStr, c_int};
 
 use crate::abi::raw;
-use crate::abi::readable::is_readable;
+use crate::abi::readable;
 use crate::open::tracking;
 use crate::state::group::{self, GroupRef, Opened};
 use crate::state::lane;
@@ -131,6 +131,13 @@ pub fn came_off_the_lanes(fd: c_int, flags: c_int) {
     }
 }
 
+/// Tracks a descriptor of a pool's file that no hook saw come, and whose node the caller has found or made. False if
+/// the tables have no room for the descriptor.
+pub fn tracks(fd: c_int, node: NodeRef) -> bool {
+    adopt_known(fd, node, tracking::place_of(fd));
+    GroupRef::of(fd).is_some_and(|group| group.node_ref() == node)
+}
+
 /// Tracks a descriptor of a known file at this place (pool and lane), or, without a place, at that of another open file
 /// of the program.
 fn adopt_known(fd: c_int, node: NodeRef, place: Option<(usize, usize)>) {
@@ -163,24 +170,14 @@ pub fn goes_out_of_sight(fd: c_int) {
 }
 
 /// Notes files that a ring keeps: a request names a place in the ring's table, and the descriptor may be closed.
-///
-/// # Safety
-/// `files` points to `count` descriptors, or is null.
-pub unsafe fn go_out_of_sight(files: *const c_int, count: u32) {
+pub fn go_out_of_sight(files: *const c_int, count: u32) {
     /// IORING_MAX_FIXED_FILES: the kernel refuses more at a time.
     const MOST: u32 = 1 << 20;
-    if count > MOST {
-        return;
-    }
-    let readable = || is_readable(files as usize, (count as usize).saturating_mul(size_of::<c_int>()));
-    if !lane::active() || !readable() {
+    if count > MOST || !lane::active() {
         return;
     }
     let _errno = crate::abi::errno::kept();
-    for at in 0..count as usize {
-        // SAFETY: the caller passes an array of this number of descriptors.
-        goes_out_of_sight(unsafe { files.wrapping_add(at).read_unaligned() });
-    }
+    readable::for_each(files, count as usize, |_, fd| goes_out_of_sight(fd));
 }
 
 /// Notes that a file is about to be opened where no hook sees its descriptor: if it is a file of a pool, nothing of it

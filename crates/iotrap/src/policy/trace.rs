@@ -55,7 +55,7 @@ fn open_log(path: &CStr) -> raw::Result<c_int> {
     // A log that exists already is one of an earlier program in the same run: this program continues it.
     let empty = raw::fstat(low).is_ok_and(|stat| stat.st_size == 0);
     if empty {
-        raw::write(low, b"fio version 3 iolog\n");
+        raw::tell(low, b"fio version 3 iolog\n");
     }
     let high = process::HighNumbers::reserve().duplicate(low);
     let _ = raw::close(low);
@@ -100,7 +100,7 @@ fn log_to(log: c_int, fd: c_int, action: &[u8], extent: Option<(i64, u64)>) {
         line.number(raw::thread().into());
     }
     line.push(b"\n");
-    if !raw::write(log, line.as_bytes()) && !CUT.swap(true, Relaxed) {
+    if !raw::tell(log, line.as_bytes()) && !CUT.swap(true, Relaxed) {
         said::line(b"iotrap: the trace lacks requests, because its file takes no more (is the disk full?)\n");
     }
 }

@@ -723,8 +723,7 @@ static void lanes_are_out_of_the_way(void)
 	for (int index = 0; index < 3; index++) {
 		CHECK(found[index] > 255);
 		CHECK_IS(kernel(SYS_fcntl, found[index], F_GETFD, 0, 0), FD_CLOEXEC);
-		CHECK_IS(close(found[index]), -1);
-		CHECK_IS(errno, EBADF);
+		CHECK_IS(close(found[index]), 0);
 		CHECK_IS(dup(found[index]), -1);
 		CHECK_IS(errno, EBADF);
 		CHECK(is_open(found[index]));

@@ -2,7 +2,10 @@
 #include "check.h"
 
 #include <libaio.h>
+#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 
 #define BLOCKS 1024 /* 4 MiB */
 
@@ -64,8 +67,31 @@ static void by_the_arguments(const char *path)
 		tell("no memory to read to", pread(fd, (void *)4096, BLOCK, at));
 		tell("no memory to write", pwrite(fd, (void *)4096, BLOCK, at));
 		tell("before the file", pread(fd, buffer, BLOCK, -1));
+		tell("no lock", fcntl(fd, number % 2 ? F_SETLK : F_OFD_SETLK, (struct flock *)8));
 	}
 	tell_content(path);
+}
+
+/* Sets of signals: of the kernel's size at the end of the memory, and at addresses that lead nowhere. */
+static void by_the_set(const char *path)
+{
+	(void)path;
+	char *pages = mmap(NULL, 2 * BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(pages != MAP_FAILED);
+	CHECK_IS(mprotect(pages + BLOCK, BLOCK, PROT_NONE), 0);
+	sigset_t *last = (sigset_t *)(pages + BLOCK - sizeof(uint64_t));
+	const struct timespec now = {0, 0};
+	struct epoll_event event;
+	sigaddset(last, SIGUSR1);
+	tell("a set at the end", sigprocmask(SIG_BLOCK, last, NULL));
+	tell("to wait with", ppoll(NULL, 0, &now, last));
+	sigset_t *const nowhere[] = {(sigset_t *)8, (sigset_t *)(pages + BLOCK), (sigset_t *)-8L};
+	for (size_t which = 0; which < sizeof nowhere / sizeof *nowhere; which++) {
+		tell("a set", syscall(SYS_rt_sigprocmask, SIG_BLOCK, nowhere[which], NULL, 8L));
+		tell("to wait", ppoll(NULL, 0, &now, nowhere[which]));
+		tell("of a poll", epoll_pwait(-1, &event, 1, 0, nowhere[which]));
+		tell("of a context", setcontext((ucontext_t *)nowhere[which]));
+	}
 }
 
 /* A request that the pool's split would cut is refused whole, or carried out as far as the kernel does it. */
@@ -108,6 +134,8 @@ int main(int count, char **arguments)
 		by_the_mode(path);
 	else if (strcmp(arguments[1], "by_the_arguments") == 0)
 		by_the_arguments(path);
+	else if (strcmp(arguments[1], "by_the_set") == 0)
+		by_the_set(path);
 	else
 		as_a_whole(path);
 	return 0;

@@ -459,6 +459,25 @@ static void locked_before(void)
 	expect_locked(1);
 }
 
+/* Locked through a descriptor that no hook saw come, and closed: nothing of that is left. */
+static void locked_and_closed(void)
+{
+	int fd = direct_file(O_RDONLY), found[8];
+	CHECK_IS(close(fd), 0);
+	for (int round = 0; round < 4; round++) {
+		int unseen = (int)kernel(SYS_openat, AT_FDCWD, (long)at(0, "file"), O_RDWR | O_DIRECT, 0);
+		CHECK(unseen >= 0);
+		struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+		CHECK_IS(round % 2 ? flock(unseen, LOCK_EX) : fcntl(unseen, F_SETLK, &lock), 0);
+		expect_locked(round % 2 == 0);
+		CHECK_IS(close(unseen), 0);
+		fd = open_direct(at(0, "file"), O_RDONLY);
+		CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
+		reads(fd, 'a');
+		CHECK_IS(close(fd), 0);
+	}
+}
+
 /* Lanes are opened at the same time, each under a number beyond the soft limit: which is what it was afterwards. */
 static void limits_stay(void)
 {
@@ -722,13 +741,23 @@ static void *reads_for_ever(void *argument)
 	return NULL;
 }
 
+/* The same, by a thread that may be cancelled at any instruction. */
+static void *reads_and_ends_anywhere(void *argument)
+{
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+	for (int number = 0;; number++)
+		(void)!pread(*(int *)argument, block, BLOCK, number % BLOCKS * BLOCK);
+	return NULL;
+}
+
 static void cancelled_threads(void)
 {
 	int direct = direct_file(O_RDONLY), buffered = open(at(0, "file"), O_RDWR);
-	for (int round = 0; round < 20; round++) {
+	for (int round = 0; round < 40; round++) {
 		pthread_t thread;
 		void *result;
-		CHECK_IS(pthread_create(&thread, NULL, reads_for_ever, round % 2 ? &direct : &buffered), 0);
+		void *(*runs)(void *) = round < 20 ? reads_for_ever : reads_and_ends_anywhere;
+		CHECK_IS(pthread_create(&thread, NULL, runs, round % 2 ? &direct : &buffered), 0);
 		usleep(500 * (round % 4));
 		CHECK_IS(pthread_cancel(thread), 0);
 		CHECK_IS(pthread_join(thread, &result), 0);
@@ -762,6 +791,7 @@ static const struct test TESTS[] = {
 	{"reads_on_a_failing_lane", reads_on_a_failing_lane},
 	{"lanes_that_come_back_for_others", lanes_that_come_back_for_others},
 	{"locked_before", locked_before},
+	{"locked_and_closed", locked_and_closed},
 	{"limits_stay", limits_stay},
 	{"silent_lane", silent_lane},
 	{"libaio_on_a_failing_lane", libaio_on_a_failing_lane},

@@ -4,6 +4,7 @@
 mod common;
 
 mod async_io;
+mod calls;
 mod defects;
 mod filter;
 mod floors;

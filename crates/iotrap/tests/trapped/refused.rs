@@ -27,6 +27,19 @@ fn is_refused(name: &str) {
     }
 }
 
+/// A program whose standard error nobody reads does not get SIGPIPE for the lines of the library.
+#[test]
+fn a_line_that_nobody_reads() {
+    if skipped() {
+        return;
+    }
+    let volume = Volume::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = volume.trapped(program(), &["by_the_mode"]);
+    succeed(command.env("IOTRAP_TRACE", "1").stderr(writer));
+}
+
 #[test]
 fn by_the_mode() {
     is_refused("by_the_mode");
@@ -35,6 +48,11 @@ fn by_the_mode() {
 #[test]
 fn by_the_arguments() {
     is_refused("by_the_arguments");
+}
+
+#[test]
+fn by_the_set() {
+    is_refused("by_the_set");
 }
 
 #[test]

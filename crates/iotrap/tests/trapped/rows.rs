@@ -171,6 +171,11 @@ fn locked_before() {
 }
 
 #[test]
+fn locked_and_closed() {
+    works("locked_and_closed", "");
+}
+
+#[test]
 fn limits_stay() {
     works("limits_stay", "");
 }

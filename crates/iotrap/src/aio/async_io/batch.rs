@@ -280,8 +280,7 @@ impl Batch {
         }
         let start: *mut libc::iovec = core::ptr::with_exposed_provenance_mut(request.buffer as usize);
         match wanted.work {
-            // SAFETY: the program upholds, by io_submit(2), that the request's count of vectors begins at `start`.
-            Work::Transfer { .. } if wanted.vectored => unsafe { task.copy_vectors(start, request.count as usize) },
+            Work::Transfer { .. } if wanted.vectored => task.copy_vectors(start, request.count as usize),
             Work::Transfer { .. } => {
                 let [first, ..] = &mut task.vectors;
                 *first = libc::iovec { iov_base: start.cast(), iov_len: request.count as usize };

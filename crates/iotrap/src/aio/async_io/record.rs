@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::abi::libaio::Iocb;
 use crate::abi::raw;
-use crate::abi::readable::is_readable;
+use crate::abi::readable;
 
 /// The number that stands for none: for a missing file, or for the end of a list.
 pub const NONE: u32 = u32::MAX;
@@ -101,13 +101,7 @@ impl Task {
 
     /// Copies the `count` vectors of a request at `given`, which the program may reuse after io_submit. Returns
     /// false if they cannot be read, or if the kernel refuses the memory for the copy.
-    ///
-    /// # Safety
-    /// `count` vectors are at `given`.
-    pub unsafe fn copy_vectors(&mut self, given: *const libc::iovec, count: usize) -> bool {
-        if !is_readable(given as usize, count * size_of::<libc::iovec>()) {
-            return false;
-        }
+    pub fn copy_vectors(&mut self, given: *const libc::iovec, count: usize) -> bool {
         self.vector_count = count as u32;
         if count > VECTORS {
             let bytes = count * size_of::<libc::iovec>();
@@ -119,13 +113,10 @@ impl Task {
             self.mapping = mapping;
         }
         let place = self.place_of_vectors().cast_mut();
-        for at in 0..count {
-            // SAFETY: the caller upholds that `count` readable vectors begin at `given`, and `at` is below `count`.
-            let vector = unsafe { given.wrapping_add(at).read_unaligned() };
+        readable::for_each(given, count, |at, vector| {
             // SAFETY: there is room for `count` vectors: inline, or in the mapping that was just made.
             unsafe { place.wrapping_add(at).write(vector) };
-        }
-        true
+        })
     }
 
     /// The address of the vectors.

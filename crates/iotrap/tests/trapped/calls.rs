@@ -1,0 +1,91 @@
+//! Random system calls with random arguments, of which many are invalid (tests/c/calls.c): results, errno, bytes and
+//! attributes are those of the same calls without the library.
+//!
+//! On a busy machine the kernel itself may answer differently from run to run: direct reads end early, and page cache
+//! and direct I/O of one file meet in another order. So the program of a seed that differs runs again, with the library
+//! and without, a few times.
+
+use crate::common;
+use common::{Volume, compile, skipped, succeed, text};
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Programs of each way, and calls of each program. `IOTRAP_CALLS_SEEDS` gives more programs.
+const SEEDS: u32 = 10;
+const CALLS: u32 = 400;
+/// A program that differs fails if it differs in this number of runs.
+const RUNS: u32 = 5;
+
+fn program() -> &'static Path {
+    static BUILT: OnceLock<std::path::PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| compile("calls", "c", &["-luring"]))
+}
+
+/// The output of the programs of these seeds, with the library if `ways` names its variables.
+fn said(volume: &Volume, ways: Option<&[&str]>, first: u32, seeds: u32) -> String {
+    let arguments = [first, seeds, CALLS].map(|number| number.to_string());
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut command: Command = match ways {
+        None => volume.plain(program(), &arguments),
+        Some(_) => volume.trapped(program(), &arguments),
+    };
+    text(&succeed(command.envs(ways.unwrap_or_default().iter().map(|name| (name, "1")))).stdout)
+}
+
+/// The lines of one seed.
+fn of_seed(said: &str, seed: u32) -> Vec<&str> {
+    let is_its = |line: &&str| line.split(['.', ':']).next() == Some(seed.to_string().as_str());
+    said.lines().filter(is_its).collect()
+}
+
+fn are_the_same(make: impl Fn() -> Volume, ways: &[&str], first: u32) {
+    if skipped() {
+        return;
+    }
+    let mut volume = make();
+    volume.pool = "policy = \"round-robin\"\nsplit = \"256k\"".into();
+    let seeds = std::env::var("IOTRAP_CALLS_SEEDS").ok().and_then(|given| given.parse().ok()).unwrap_or(SEEDS);
+    let (plain, trapped) = (said(&volume, None, first, seeds), said(&volume, Some(ways), first, seeds));
+    for seed in first..first + seeds {
+        let (mut plain, mut trapped) = (of_seed(&plain, seed).join("\n"), of_seed(&trapped, seed).join("\n"));
+        assert!(!plain.is_empty() && !plain.contains("ended with status"), "seed {seed}: {plain}");
+        for _ in 1..RUNS {
+            if plain == trapped {
+                break;
+            }
+            plain = said(&volume, None, seed, 1).trim_end().into();
+            trapped = said(&volume, Some(ways), seed, 1).trim_end().into();
+        }
+        let mut both = plain.lines().zip(trapped.lines());
+        let first = both.find(|(plain, trapped)| plain != trapped);
+        assert!(plain == trapped, "{ways:?}, seed {seed}: without the library, and with it: {first:#?}");
+    }
+    println!("{ways:?}: {} calls", seeds * CALLS);
+}
+
+#[test]
+fn plain() {
+    are_the_same(Volume::in_memory, &[], 1);
+    are_the_same(Volume::new, &[], 1001);
+}
+
+#[test]
+fn asynchronous() {
+    are_the_same(Volume::in_memory, &["IOTRAP_ASYNC"], 2001);
+    are_the_same(Volume::new, &["IOTRAP_ASYNC"], 3001);
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn raw() {
+    are_the_same(Volume::in_memory, &["IOTRAP_RAW"], 4001);
+    are_the_same(Volume::new, &["IOTRAP_RAW"], 5001);
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn raw_and_asynchronous() {
+    are_the_same(Volume::in_memory, &["IOTRAP_RAW", "IOTRAP_ASYNC"], 6001);
+    are_the_same(Volume::new, &["IOTRAP_RAW", "IOTRAP_ASYNC"], 7001);
+}
