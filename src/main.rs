@@ -30,6 +30,7 @@ mod rpc;
 mod run;
 mod screen;
 mod serve;
+mod serve_log;
 mod sim;
 mod sweep;
 mod top;

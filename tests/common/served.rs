@@ -84,6 +84,12 @@ impl Served {
         Served::start(directory, &[arguments, &["--listen", &listen]].concat())
     }
 
+    /// The lines of the target's log, while it runs and until it ends.
+    pub fn log(&mut self) -> impl Iterator<Item = String> + use<> {
+        let lines = BufReader::new(self.child.stderr.take().expect("nobody has it")).lines();
+        lines.map(|line| line.expect("text"))
+    }
+
     /// The path of the target's control socket.
     pub fn socket(&self) -> &str {
         self.socket.to_str().expect("text")
@@ -163,18 +169,20 @@ impl Served {
         let mut out = String::new();
         self.stdout.read_to_string(&mut out).expect("text");
         let mut err = String::new();
-        self.child.stderr.take().expect("a pipe").read_to_string(&mut err).expect("text");
+        if let Some(mut stderr) = self.child.stderr.take() {
+            stderr.read_to_string(&mut err).expect("text");
+        }
         (self.child.wait().expect("it ends"), out, err)
     }
 
-    /// Ends it with SIGTERM, which must work in good order.
+    /// Ends it with SIGTERM, which must work in good order. Returns what its log has beside notices.
     pub fn end(self) -> String {
         self.signal("TERM");
         let socket = self.socket.clone();
         let (status, _, err) = self.wait();
         assert_eq!(status.code(), Some(0), "{err}");
         assert!(!socket.exists(), "the control socket goes with it");
-        err
+        err.split_inclusive('\n').filter(|line| !line.starts_with("plimsoll: notice: ")).collect()
     }
 }
 

@@ -15,7 +15,7 @@ use nvmf::spec::opcode::io;
 use nvmf::spec::rdma::{ConnectAccept, ConnectReject, ConnectRequest, KeyedSgl, Reject};
 use nvmf::spec::{Command, Completion, Nqn, Sgl, Status, property};
 use nvmf::target::{Options, Target};
-pub use serving::NQN;
+pub use serving::{NQN, warnings};
 use verbs::double::Fabric;
 use verbs::either::{Channel, Completions, Domain, Either, Pair};
 use verbs::stack::{Event, Greeting, PairOptions, Reads};
