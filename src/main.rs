@@ -31,6 +31,7 @@ mod run;
 mod screen;
 mod serve;
 mod serve_log;
+mod service;
 mod sim;
 mod sweep;
 mod top;

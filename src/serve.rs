@@ -21,7 +21,7 @@ use crate::command_line::{Arguments, Subcommand};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::serve_log::{Format, Log};
-use crate::{output, values};
+use crate::{output, service, values};
 
 /// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
@@ -241,10 +241,14 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let version = env!("CARGO_PKG_VERSION");
     log.say(Level::Notice, "start", format!("plimsoll {version} serves, process {}", std::process::id()));
 
+    let target = control.target();
+    service::watch(move || target.wait_for_reactors()).context("cannot start a thread for the watchdog")?;
+    service::notify("READY=1");
     while !interrupt.stop.load(Ordering::Relaxed) {
         std::thread::sleep(TICK);
         control.tell();
     }
+    service::notify("STOPPING=1");
     let by = if interrupt.signalled.load(Ordering::Relaxed) { "a signal" } else { "spdk_kill_instance" };
     log.say(Level::Notice, "stop", format!("the target ends: {by} asks for it"));
     let patience = matches.get_one::<Duration>("drain").copied().unwrap_or(Duration::from_secs(10));

@@ -157,7 +157,8 @@ fn metrics_count_refusals_and_latencies() {
     assert!(load(&served, place.path(), HOST, &[]).status.success());
     let page = page(metrics);
     assert!(value(&page, &refusals) >= 1.0);
-    assert_eq!(value(&page, &format!("plimsoll_listener_hosts_total{{listener=\"127.0.0.1:{port}\"}}")), 1.0);
+    // The program looks at the namespace before it runs the job.
+    assert_eq!(value(&page, &format!("plimsoll_listener_hosts_total{{listener=\"127.0.0.1:{port}\"}}")), 2.0);
     assert_eq!(value(&page, &format!("plimsoll_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"))), 1.0);
     assert_eq!(value(&page, "plimsoll_device_latency_seconds_count{device=\"Null0\"}"), 10.0);
     assert_eq!(value(&page, "plimsoll_device_latency_seconds_bucket{device=\"Null0\",le=\"+Inf\"}"), 10.0);
@@ -179,4 +180,24 @@ fn metrics_count_refusals_and_latencies() {
     check.stdin.take().expect("a pipe").write_all(page.as_bytes()).expect("it reads");
     let output = check.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+}
+
+/// The rules are rules, and ask for no metric that the target does not have.
+#[test]
+fn alert_rules_are_about_metrics_that_there_are() {
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/prometheus/plimsoll-alerts.yml");
+    let text = std::fs::read_to_string(&rules).expect("the rules");
+    let place = directory();
+    let metrics = common::served::free_port();
+    let served = Served::one_line(place.path(), &["--null", "1g", "--metrics", &metrics.to_string()]);
+    let page = page(metrics);
+    let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let asked = text.split(|character| !is_part(character)).filter(|word| word.starts_with("plimsoll_"));
+    for metric in asked {
+        assert!(page.contains(&format!("\n{metric}{{")), "{metric} is not in\n{page}");
+    }
+    served.end();
+    if has_program("promtool") {
+        tool("promtool", &["check", "rules", rules.to_str().expect("text")], place.path());
+    }
 }

@@ -73,6 +73,15 @@ impl Served {
         *self = Served::start(self.socket.parent().expect("a directory"), &words);
     }
 
+    /// Ends it with SIGTERM and starts it again with the same arguments: one to [restart](Served::one_to_restart).
+    pub fn upgrade(mut self) -> Served {
+        let arguments = std::mem::take(&mut self.arguments);
+        let directory = self.socket.parent().expect("a directory").to_path_buf();
+        self.end();
+        let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        Served::start(&directory, &words)
+    }
+
     /// One device or several given in one line, on a free port of loopback.
     pub fn one_line(directory: &Path, arguments: &[&str]) -> Served {
         Served::start(directory, &[arguments, &["--listen", "127.0.0.1:0"]].concat())

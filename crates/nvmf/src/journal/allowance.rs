@@ -38,7 +38,7 @@ pub(super) struct Allowance {
     ends: Duration,
     lines: u32,
     networks: HashMap<IpAddr, Lines>,
-    /// Lines left out of networks that had none before all together had theirs.
+    /// Lines left out of networks whose first line came when all together had had their lines.
     of_others: u64,
 }
 

@@ -99,7 +99,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a host calls itself, the line is one line of printable ASCII, and JSON gives the name back.
+        /// A name of any form leaves the line one line of printable ASCII, and JSON gives the name back.
         #[test]
         fn no_name_gets_out_of_its_line(name in any::<String>(), path in any::<String>()) {
             let message = format!("host {} connects: {path}", quoted(&name));

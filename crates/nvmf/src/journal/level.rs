@@ -19,7 +19,7 @@ pub enum Level {
 impl Level {
     /// All levels, the gravest first.
     pub const ALL: [Level; 5] = [Level::Error, Level::Warning, Level::Notice, Level::Info, Level::Debug];
-    /// Their names.
+    /// The names of [`Level::ALL`].
     pub const NAMES: [&str; 5] = ["ERROR", "WARNING", "NOTICE", "INFO", "DEBUG"];
 
     /// The name of the level in SPDK's `log_get_level`.

@@ -185,7 +185,8 @@ mod tests {
         assert_eq!((lines.len(), lines[0].level, lines[0].message.as_str()), (1, Level::Debug, "now it is"));
     }
 
-    /// A hostile host brings about lines by the million: they are counted, not made, and other hosts keep theirs.
+    /// A hostile host brings about lines by the million: the log counts them without making them, and other hosts keep
+    /// their lines.
     #[test]
     fn no_network_fills_the_log() {
         let journal = Journal::default();

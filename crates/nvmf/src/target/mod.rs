@@ -342,6 +342,11 @@ impl Target {
         &self.shared.journal
     }
 
+    /// Returns once every reactor has answered: none is stuck.
+    pub fn wait_for_reactors(&self) {
+        self.shared.ask_all(Message::Report);
+    }
+
     /// All counters at this moment. A call costs each reactor some microseconds.
     pub fn stats(&self) -> Stats {
         let reports = self.shared.ask_all(Message::Report);

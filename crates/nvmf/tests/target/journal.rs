@@ -163,7 +163,7 @@ fn a_host_that_is_taken_away_is_not_lost() {
     assert_eq!(counts(&served).lost, 0);
 }
 
-/// Whatever a host calls itself: the name stays in its line, and programs read it as it is.
+/// A name of any form stays in its line, and programs read it as it is.
 #[test]
 fn names_of_hosts_cannot_forge_lines() {
     let served = Served::plain();
