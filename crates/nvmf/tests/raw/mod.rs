@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 #[path = "../serving/mod.rs"]
-mod serving;
+pub mod serving;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use nvmf::spec::fabrics::{self, Connect, ConnectData, DYNAMIC_CONTROLLER, Proper
 use nvmf::spec::reservation::{RegisteredController, ReservationCommand, ReservationStatus, report};
 use nvmf::spec::{Command, Completion, Nqn, Sgl, Status, property};
 use nvmf::target::{Options, Target};
-pub use serving::{NQN, warnings};
+pub use serving::NQN;
 
 pub const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00010203-0405-0607-0809-0a0b0c0d0e0f";
 

@@ -3,7 +3,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 #[path = "../serving/mod.rs"]
-mod serving;
+pub mod serving;
 
 use std::net::SocketAddr;
 use std::process::{self, Stdio};
@@ -15,7 +15,7 @@ use nvmf::spec::opcode::io;
 use nvmf::spec::rdma::{ConnectAccept, ConnectReject, ConnectRequest, KeyedSgl, Reject};
 use nvmf::spec::{Command, Completion, Nqn, Sgl, Status, property};
 use nvmf::target::{Options, Target};
-pub use serving::{NQN, warnings};
+pub use serving::NQN;
 use verbs::double::Fabric;
 use verbs::either::{Channel, Completions, Domain, Either, Pair};
 use verbs::stack::{Event, Greeting, PairOptions, Reads};

@@ -27,7 +27,7 @@ struct Served {
 impl Served {
     fn warnings(&self) -> Vec<String> {
         self.control.tell();
-        raw::warnings(&self.control.target())
+        raw::serving::warnings(&self.control.target())
     }
 }
 

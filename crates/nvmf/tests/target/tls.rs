@@ -252,7 +252,7 @@ fn a_host_that_proves_no_key_is_told_of() {
         }
         let mut lines = Vec::new();
         raw::until(|| {
-            lines.append(&mut raw::warnings(&served.target));
+            lines.append(&mut raw::serving::warnings(&served.target));
             lines.len() >= 3
         });
         let expected = format!("a host at 127.0.0.1 is refused on {}: the TLS handshake failed: ", served.address);
