@@ -152,7 +152,7 @@ impl Journal {
 
     fn tell(&self, state: &mut State, left_out: Vec<(Option<IpAddr>, u64)>) {
         for (source, lines) in left_out {
-            let of = source.map_or("other addresses".into(), |source| allowance::name(source));
+            let of = source.map_or("other addresses".into(), allowance::name);
             let message = format!("{lines} lines about hosts at {of} were left out: too many in a minute");
             let entry = Entry::new("left-out", message).with("lines", lines);
             let entry = match source {
