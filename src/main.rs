@@ -30,6 +30,8 @@ mod rpc;
 mod run;
 mod screen;
 mod serve;
+mod serve_log;
+mod service;
 mod sim;
 mod sweep;
 mod top;

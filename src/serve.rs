@@ -13,13 +13,15 @@ use measure::figures;
 use measure::units;
 use nvmf::control::http::Http;
 use nvmf::control::{self, Control, DEFAULT_PATH, Ending, Server, Settings, StateDirectory};
+use nvmf::journal::{Entry, Level};
 use nvmf::target::{Limits, Options, Portal, SubsystemInfo, TransportType};
 use serde_json::{Value, json};
 
 use crate::command_line::{Arguments, Subcommand};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::{output, values};
+use crate::serve_log::{Format, Log};
+use crate::{output, service, values};
 
 /// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
@@ -147,6 +149,16 @@ fn command() -> Command {
             one("metrics", "[ADDRESS:]PORT")
                 .help("Serve metrics for Prometheus at http://ADDRESS:PORT/metrics [default ADDRESS: 127.0.0.1]"),
         )
+        .arg(
+            one("log-level", "LEVEL").value_parser(Level::NAMES.map(clap::builder::PossibleValue::new)).ignore_case(true).help(
+                "Least grave level of the log on standard error; log_set_level changes it [default: NOTICE]",
+            ),
+        )
+        .arg(
+            one("log-format", "text|json")
+                .value_parser(["text", "json"])
+                .help("Lines of the log for people, or JSON objects, one a line [default: text]"),
+        )
         .arg(flag("wait-for-rpc", "Wait for the call framework_start_init before configuring").conflicts_with("config"))
         .arg(flag("allow-mounted-write", "Serve devices and files even if this system uses them"))
         .arg(
@@ -206,6 +218,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
         }
     };
     let control = Control::start(settings, Box::new(on_end))?;
+    let log = start_log(matches, &control)?;
     let path = matches.get_one::<PathBuf>("config");
     let configure = || configure(&control, &calls, configuration.as_deref(), path);
     let configured = match directory {
@@ -214,7 +227,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
             control.keep(directory, || configure().map_err(|error| format!("{error:#}"))).map_err(anyhow::Error::msg)
         }
     };
-    output::warn(&control.warnings());
+    control.tell();
     if let Err(error) = configured {
         control.target().shutdown(Duration::from_secs(1));
         return Err(error);
@@ -225,18 +238,39 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     }
     let http = metrics.map(|address| serve_metrics(&control, address)).transpose()?;
     output::print(&ready(&control, server.as_ref(), http.as_ref()))?;
+    let version = env!("CARGO_PKG_VERSION");
+    log.say(Level::Notice, "start", format!("plimsoll {version} serves, process {}", std::process::id()));
 
+    let target = control.target();
+    service::watch(move || target.wait_for_reactors()).context("cannot start a thread for the watchdog")?;
+    service::notify("READY=1");
     while !interrupt.stop.load(Ordering::Relaxed) {
         std::thread::sleep(TICK);
-        output::warn(&control.warnings());
+        control.tell();
     }
+    service::notify("STOPPING=1");
+    let by = if interrupt.signalled.load(Ordering::Relaxed) { "a signal" } else { "spdk_kill_instance" };
+    log.say(Level::Notice, "stop", format!("the target ends: {by} asks for it"));
     let patience = matches.get_one::<Duration>("drain").copied().unwrap_or(Duration::from_secs(10));
     if !control.target().shutdown(patience) {
         let after = figures::nanoseconds(patience.as_nanos() as f64);
-        output::warn(&[format!("I/O in progress did not end within {after} and was cut off (--drain)")]);
+        let line = format!("I/O in progress did not end within {after} and was cut off (--drain)");
+        log.say(Level::Warning, "warning", line);
     }
+    control.tell();
+    log.say(Level::Notice, "stop", "the target has ended");
     drop((server, http));
     Ok(Exit::Ok)
+}
+
+fn start_log(matches: &ArgMatches, control: &Control) -> anyhow::Result<Log> {
+    let target = control.target();
+    if let Some(level) = matches.get_one::<String>("log-level").and_then(|name| Level::named(&name.to_uppercase())) {
+        target.journal().set_level(level);
+    }
+    let is_json = matches.get_one::<String>("log-format").is_some_and(|format| format == "json");
+    let format = if is_json { Format::Json } else { Format::Text };
+    Log::start(target.journal(), format).context("cannot start a thread for the log")
 }
 
 /// The directory of `--state`. It keeps the calls of the first command line: other calls are an error, because the
@@ -303,7 +337,8 @@ fn settings(matches: &ArgMatches) -> anyhow::Result<Settings> {
     let poll = matches.get_one::<String>("poll").map_or(Ok(pace::Poll::default()), |text| text.parse());
     let poll = poll.expect("clap has held the word against the list");
     let balances = matches.get_one::<String>("balance").is_none_or(|word| word == "on");
-    let options = Options { reactors, cpus, poll, balances, pacing, limits, ..Options::default() };
+    let counts_latencies = matches.contains_id("metrics");
+    let options = Options { reactors, cpus, poll, balances, pacing, limits, counts_latencies, ..Options::default() };
     Ok(Settings {
         options,
         pacing_is_fixed: asked.is_some(),
@@ -499,13 +534,14 @@ fn control_socket(control: &Control, path: &str, explicit: bool) -> anyhow::Resu
     }
     let call = {
         let control = control.clone();
-        Box::new(move |method: &str, params: Option<&Value>| control.call(method, params))
+        Box::new(move |method: &str, params: Option<&Value>| control.call_of_client(method, params))
     };
     match Server::start(Path::new(path), call) {
         Ok(server) => Ok(Some(server)),
         Err(error) if explicit => Err(error).with_context(|| format!("--rpc-socket {path}")),
         Err(error) => {
-            output::warn(&[format!("no control socket at {path}: {error}; --rpc-socket PATH takes another place")]);
+            let line = format!("no control socket at {path}: {error}; --rpc-socket PATH takes another place");
+            control.target().journal().add(Level::Warning, || Entry::new("warning", line));
             Ok(None)
         }
     }
@@ -513,7 +549,10 @@ fn control_socket(control: &Control, path: &str, explicit: bool) -> anyhow::Resu
 
 fn serve_metrics(control: &Control, address: SocketAddr) -> anyhow::Result<Http> {
     let control = control.clone();
-    let page = move || control::metrics(&control.target().stats());
+    let page = move || {
+        let target = control.target();
+        control::metrics(&target.stats(), &target.subsystems())
+    };
     Http::start(address, Box::new(page)).with_context(|| format!("--metrics {address}"))
 }
 

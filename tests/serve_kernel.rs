@@ -15,7 +15,8 @@ fn a_stock_kernel_finds_uses_and_checks_the_target() {
     }
     let directory = directory();
     let directory = directory.path();
-    let target = Served::one_line(directory, &["--mem", "96m", "--file", "disk.img", "--create", "16m"]);
+    let mut target = Served::one_line(directory, &["--mem", "96m", "--file", "disk.img", "--create", "16m"]);
+    let log = target.log();
     let script = r#"
 says "subnqn: +$SUBSYSTEM" nvme discover $AT
 says "current discovery subsystem" nvme discover $AT
@@ -108,6 +109,19 @@ echo "all of it"
     });
     assert!(said.contains("all of it"), "{said}");
     target.end();
+    // The log has the kernel's name, and each of its steps.
+    let log: Vec<String> = log.collect();
+    let host = "host \"nqn.2014-08.org.nvmexpress:uuid:9f2c1b1e-3c5b-4f57-8d2e-6a0d1f0b7c11\" at 127.0.0.1";
+    for (step, end) in [
+        (format!("plimsoll: notice: {host} connects on {NQN}, controller "), ""),
+        (format!("plimsoll: notice: {host} leaves {NQN}, controller "), ": it has shut its controller down"),
+        (
+            format!("plimsoll: warning: {host} is refused on "),
+            " for \"nqn.2016-06.io.spdk:other\": there is no such subsystem (nvmf_get_subsystems lists them)",
+        ),
+    ] {
+        assert!(log.iter().any(|line| line.starts_with(&step) && line.ends_with(end)), "{step}{end}: {log:#?}");
+    }
 }
 
 /// Linux with native multipath takes two targets that were started with the same words for two, even under one NQN: no

@@ -73,6 +73,15 @@ impl Served {
         *self = Served::start(self.socket.parent().expect("a directory"), &words);
     }
 
+    /// Ends it with SIGTERM and starts it again with the same arguments: one to [restart](Served::one_to_restart).
+    pub fn upgrade(mut self) -> Served {
+        let arguments = std::mem::take(&mut self.arguments);
+        let directory = self.socket.parent().expect("a directory").to_path_buf();
+        self.end();
+        let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        Served::start(&directory, &words)
+    }
+
     /// One device or several given in one line, on a free port of loopback.
     pub fn one_line(directory: &Path, arguments: &[&str]) -> Served {
         Served::start(directory, &[arguments, &["--listen", "127.0.0.1:0"]].concat())
@@ -82,6 +91,12 @@ impl Served {
     pub fn one_to_restart(directory: &Path, arguments: &[&str]) -> Served {
         let listen = format!("127.0.0.1:{}", free_port());
         Served::start(directory, &[arguments, &["--listen", &listen]].concat())
+    }
+
+    /// The lines of the target's log, while it runs and until it ends.
+    pub fn log(&mut self) -> impl Iterator<Item = String> + use<> {
+        let lines = BufReader::new(self.child.stderr.take().expect("nobody has it")).lines();
+        lines.map(|line| line.expect("text"))
     }
 
     /// The path of the target's control socket.
@@ -163,18 +178,20 @@ impl Served {
         let mut out = String::new();
         self.stdout.read_to_string(&mut out).expect("text");
         let mut err = String::new();
-        self.child.stderr.take().expect("a pipe").read_to_string(&mut err).expect("text");
+        if let Some(mut stderr) = self.child.stderr.take() {
+            stderr.read_to_string(&mut err).expect("text");
+        }
         (self.child.wait().expect("it ends"), out, err)
     }
 
-    /// Ends it with SIGTERM, which must work in good order.
+    /// Ends it with SIGTERM, which must work in good order. Returns what its log has beside notices.
     pub fn end(self) -> String {
         self.signal("TERM");
         let socket = self.socket.clone();
         let (status, _, err) = self.wait();
         assert_eq!(status.code(), Some(0), "{err}");
         assert!(!socket.exists(), "the control socket goes with it");
-        err
+        err.split_inclusive('\n').filter(|line| !line.starts_with("plimsoll: notice: ")).collect()
     }
 }
 

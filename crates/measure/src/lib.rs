@@ -3,7 +3,8 @@
 //! The leaf of the workspace: everything that is counted anywhere is counted with these types.
 //!
 //! A public module is a namespace, whose functions are called with its name: `units::parse_bytes`, `figures::bytes`,
-//! `verdict::for_job`, `load_line::find`. [`schema`] holds the types of a result document. All other names stand here.
+//! `verdict::for_job`, `load_line::find`, `time::utc`. [`schema`] holds the types of a result document. All other names
+//! stand here.
 #![forbid(unsafe_code)]
 
 pub mod axis;
@@ -30,6 +31,7 @@ pub mod slices;
 pub mod stats;
 pub mod steady_state;
 mod storage;
+pub mod time;
 mod unimodal;
 pub mod units;
 pub mod verdict;

@@ -6,6 +6,7 @@
 //!  └─ pdu ── how they travel over TCP: handshake, capsules, data, digests
 //!      ├─ initiator ── the host's end
 //!      └─ target ─ device ─ control ─ auth ── the controller's end
+//! journal ── the log of the target: what hosts and administrators have brought about
 //! wire ── the byte stream under each queue: a socket, plain or secured by TLS
 //! ```
 
@@ -19,6 +20,7 @@ pub mod control;
 pub mod device;
 mod identity;
 pub mod initiator;
+pub mod journal;
 pub mod pdu;
 pub mod spec;
 pub mod target;

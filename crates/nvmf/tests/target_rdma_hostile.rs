@@ -84,7 +84,7 @@ fn a_device_without_room_for_registrations_refuses() {
         assert_eq!(refused.0, Some(Reject::NO_RESOURCES), "{fails}");
         served.fabric().fail_registrations(0);
     }
-    assert!(served.target.take_warnings().iter().any(|line| line.contains("ulimit -l")));
+    assert!(rdma::serving::warnings(&served.target).iter().any(|line| line.contains("ulimit -l")));
     served.assert_alive();
 }
 
@@ -230,7 +230,7 @@ fn more_commands_than_the_queue_has_entries_are_a_breach() {
     }
     assert!(bad.is_ended());
     until(|| served.target.stats().reactors[0].protocol_errors == 1);
-    assert!(served.target.take_warnings().iter().any(|line| line.contains("9 commands outstanding")));
+    assert!(rdma::serving::warnings(&served.target).iter().any(|line| line.contains("9 commands outstanding")));
     served.target.set_faults("stuck", &[]).unwrap();
     assert_eq!(other.write(1, 0, &[1; 4096]), Status::SUCCESS);
     until(|| served.target.stats().reactors[0].pacer.in_flight == 0);
@@ -293,7 +293,7 @@ fn a_device_that_goes_takes_its_connections_along() {
     served.fabric().unplug();
     assert!(admin.is_ended() && queue.is_ended());
     until(|| served.connections() == 0);
-    let line = wait_for(|| served.target.take_warnings().into_iter().find(|line| line.contains("has gone")));
+    let line = wait_for(|| rdma::serving::warnings(&served.target).into_iter().find(|line| line.contains("has gone")));
     assert!(line.contains(&format!("rdma://{}", served.address)), "{line}");
     let reactor = &served.target.stats().reactors[0];
     assert_eq!((reactor.pacer.in_flight, reactor.pending_io), (0, 0));
@@ -331,7 +331,7 @@ fn an_iwarp_device_is_refused() {
     let served = Served::plain();
     served.fabric().be_iwarp();
     assert_eq!(refusal(&served, Host::request(0, 32, 0)), Some(Reject::NO_RESOURCES));
-    let line = wait_for(|| served.target.take_warnings().pop());
+    let line = wait_for(|| rdma::serving::warnings(&served.target).pop());
     assert!(line.contains("it is an iWARP device: give one of InfiniBand or RoCE"), "{line}");
 }
 

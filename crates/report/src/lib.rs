@@ -26,8 +26,8 @@ pub mod smallfile;
 pub mod svg;
 pub mod terse;
 pub mod text;
-mod time;
 
 pub use advice::advice;
+use measure::time;
 pub use read::{ReadError, read_document};
 pub use time::{ctime, utc};

@@ -239,6 +239,13 @@ impl Exchange for Controller {
         }
     }
 
+    fn failure(&self) -> Option<String> {
+        match &self.step {
+            Step::Failed { why, .. } => Some(why.to_string()),
+            _ => None,
+        }
+    }
+
     fn proof(&self) -> Option<Proof> {
         let (hash, group) = self.means.filter(|_| self.state() == ExchangeState::Done)?;
         Some(Proof { hash: hash.name(), group: group.name() })

@@ -9,6 +9,7 @@
 //! it. [`State`] keeps the configuration as the calls that make it; save_config saves these calls, and
 //! a [`StateDirectory`] has them on disk.
 
+mod audit;
 pub mod client;
 mod config;
 pub mod http;

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 
+use super::audit;
 use super::config::{self, Step};
 use super::jsonrpc::{Outcome, RpcError, code};
 use super::methods::{self, Method, Run, When};
@@ -15,6 +16,7 @@ use super::params::{Params, repeated};
 use super::saved::StateDirectory;
 use crate::auth::{Key, Keys, Policy};
 use crate::device::Fault;
+use crate::journal::{Entry, Level};
 use crate::spec::Status;
 use crate::target::{self, AttachmentRequest, Departure, NamespaceManager, Options, Target};
 
@@ -76,10 +78,8 @@ pub struct State {
     pub(super) keyring: BTreeMap<String, Key>,
     /// The keys that hosts authenticate with: the target asks this table.
     pub(super) keys: Arc<Keys>,
-    /// Things that a user should know and that are not errors; the caller that prints them takes them.
+    /// Things that a user should know and that are not errors, on their way to the log.
     pub(super) warnings: Vec<String>,
-    /// True if warnings go to standard error (`log_set_print_level`).
-    pub(super) prints_warnings: bool,
     /// The shared devices, by uid, that a thread follows.
     followed: BTreeSet<u64>,
     /// The ops that the answer to the present call waits for.
@@ -120,7 +120,6 @@ impl Control {
             keyring: BTreeMap::new(),
             keys,
             warnings: Vec::new(),
-            prints_warnings: true,
             followed: BTreeSet::new(),
             departure: Departure::default(),
             without_effect: Vec::new(),
@@ -136,11 +135,26 @@ impl Control {
         self.shared.lock()
     }
 
+    /// The answer to a call of a client, which leaves a line in the log.
+    ///
+    /// # Errors
+    /// As for [`Control::call`].
+    pub fn call_of_client(&self, name: &str, given: Option<&Value>) -> Outcome {
+        let (outcome, has_changed) = self.answer(name, given);
+        audit::called(self.target().journal(), name, given, &outcome, has_changed);
+        outcome
+    }
+
     /// The answer to a call.
     ///
     /// # Errors
     /// An unknown method, parameters that do not fit its table, the errors of the method.
     pub fn call(&self, name: &str, given: Option<&Value>) -> Outcome {
+        self.answer(name, given).0
+    }
+
+    /// The answer to a call, and true if the call has changed the configuration.
+    fn answer(&self, name: &str, given: Option<&Value>) -> (Outcome, bool) {
         let mut state = self.lock();
         if name == "framework_wait_init" {
             while !state.initialized {
@@ -158,12 +172,13 @@ impl Control {
             outcome = state.call(name, given);
         }
         let outcome = state.saved(changes, outcome);
+        let has_changed = state.changes != changes;
         turns::follow_all(&self.shared, &mut state);
         let departure = std::mem::take(&mut state.departure);
         // Other calls go on meanwhile: one of them may be the one that ends the ops.
         drop(state);
         departure.wait();
-        outcome
+        (outcome, has_changed)
     }
 
     /// Carries out a host's Namespace Attachment. Returns its status.
@@ -180,6 +195,7 @@ impl Control {
         if let Err(why) = &saved {
             state.warnings.push(format!("namespace {}: {why}", request.nsid));
         }
+        audit::attached(state.target.journal(), request);
         drop(state);
         departure.wait();
         if saved.is_ok() { Status::SUCCESS } else { Status::INTERNAL_ERROR.do_not_retry() }
@@ -230,19 +246,17 @@ impl Control {
         self.lock().target.clone()
     }
 
-    /// The warnings since the last time, a line each.
-    pub fn warnings(&self) -> Vec<String> {
+    /// Puts the warnings since the last time into the log.
+    pub fn tell(&self) {
         let mut state = self.lock();
         let mut warnings = std::mem::take(&mut state.warnings);
-        warnings.append(&mut state.target.take_warnings());
         let idle = std::mem::take(&mut state.without_effect);
         if !idle.is_empty() {
             warnings.push(format!("accepted, without effect here: {}", idle.join(", ")));
         }
-        if !state.prints_warnings {
-            warnings.clear();
+        for warning in warnings {
+            state.target.journal().add(Level::Warning, || Entry::new("warning", warning));
         }
-        warnings
     }
 }
 

@@ -45,6 +45,11 @@ pub trait Exchange: Send {
 
     /// The means by which the host has proven itself; `None` before it has.
     fn proof(&self) -> Option<Proof>;
+
+    /// The reason for which the authentication has failed, for the log; `None` if it has not, or nobody knows.
+    fn failure(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The means by which a host has proven itself, by their names in SPDK.

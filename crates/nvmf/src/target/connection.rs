@@ -4,7 +4,7 @@
 mod commands;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,8 +23,10 @@ use super::io_command::IoCommand;
 use super::mailbox::Token;
 use super::portal::Portal;
 use super::reservations::Need;
+use super::traces::Cause;
 use super::transport::{Link, NO_SLOT, Transport};
 use super::{io as io_command, queued};
+use crate::journal::network_of;
 use crate::pdu::Fault;
 use crate::spec::ana::AnaState;
 use crate::spec::{Command, Completion, Status};
@@ -56,8 +58,8 @@ pub(super) enum Phase {
 /// The reason why a connection ends.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// The peer has gone, or the network.
-    Gone,
+    /// The peer has gone, or the network, or this machine lacks memory for the connection.
+    Gone(Cause),
     /// The ends do not agree on a key of TLS, for that reason.
     Unsecured(String),
     /// The peer has broken the protocol, and the transport says how.
@@ -75,7 +77,7 @@ impl From<Fault> for Ended {
 impl From<io::Error> for Ended {
     fn from(error: io::Error) -> Ended {
         let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<tls::Error>());
-        of_tls.map_or(Ended::Gone, |why| Ended::Unsecured(why.to_string()))
+        of_tls.map_or(Ended::Gone(Cause::Broken(error.kind())), |why| Ended::Unsecured(why.to_string()))
     }
 }
 
@@ -86,6 +88,8 @@ pub(super) struct Connection {
     /// The listener that it came in on.
     pub listener: Portal,
     pub phase: Phase,
+    /// The cause for which the target hangs up, once it does.
+    pub hangs_up_for: Option<Cause>,
     /// The blocks that the next error is about.
     pub about: About,
     /// The command for which the connection cannot go on: the pacer has no slot for the command, or its data have no
@@ -150,6 +154,7 @@ impl Connection {
             peer,
             listener,
             phase: Phase::Handshake,
+            hangs_up_for: None,
             about: About::default(),
             stalled: None,
             is_settling: false,
@@ -206,11 +211,7 @@ impl Connection {
 
     /// The network that the peer's address belongs to: an IPv4 address, or 64 bits of an IPv6 address.
     pub fn source(&self) -> IpAddr {
-        match self.peer.map(|peer| peer.ip().to_canonical()) {
-            Some(IpAddr::V6(ip)) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
-            Some(ip) => ip,
-            None => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        }
+        network_of(self.peer)
     }
 
     pub fn is_closing(&self) -> bool {
@@ -350,7 +351,8 @@ impl Connection {
     }
 
     /// Closes the connection once the queued output has been sent.
-    pub fn hang_up(&mut self, core: &mut Core) {
+    pub fn hang_up(&mut self, core: &mut Core, cause: Cause) {
+        self.hangs_up_for = Some(cause);
         self.give_up(core, true);
         self.phase = Phase::Closing { until_ns: core.now_ns + LINGER_NS };
         self.mark_dirty(core);

@@ -36,6 +36,7 @@ pub(super) enum Service {
 pub(super) struct Controller {
     pub id: u16,
     pub service: Service,
+    pub subsystem_nqn: Nqn,
     pub host_nqn: Nqn,
     pub host_id: [u8; 16],
     pub peer: Option<SocketAddr>,
@@ -249,6 +250,7 @@ pub(super) struct NewController {
     pub service: Service,
     /// The identifiers to choose from; `None` for all, from a random one on.
     pub ids: Option<(u16, u16)>,
+    pub subsystem_nqn: Nqn,
     pub host_nqn: Nqn,
     pub host_id: [u8; 16],
     pub peer: Option<SocketAddr>,
@@ -339,6 +341,7 @@ impl Controllers {
         let controller = Arc::new(Controller {
             id,
             service: new.service,
+            subsystem_nqn: new.subsystem_nqn,
             host_nqn: new.host_nqn,
             host_id: new.host_id,
             peer: new.peer,
@@ -392,6 +395,7 @@ mod tests {
         NewController {
             service,
             ids,
+            subsystem_nqn: Nqn::of_host([2; 16]),
             host_nqn: Nqn::of_host([1; 16]),
             host_id: [1; 16],
             peer: None,

@@ -10,6 +10,7 @@ use super::connection::{Connection, Phase};
 use super::controller::{Controller, IoQueue, NewController, Service};
 use super::core::Core;
 use super::mailbox::Message;
+use super::traces::{self, Cause, Refusal, Refused};
 use super::transport::Transport;
 use crate::auth::{Identity, Kind};
 use crate::spec::fabrics::{self, Authentication, Connect, ConnectData, DYNAMIC_CONTROLLER, PropertyAccess};
@@ -19,8 +20,17 @@ use crate::spec::{Command, Data, Status};
 /// The time that hosts allow for CSTS.RDY to follow CC.EN. This target sets RDY at once.
 const READY_TIMEOUT_MS: u32 = 15_000;
 
-/// A refusal: status and result.
-type Refusal = (Status, u64);
+/// A refusal: status and result, and the reason for the log.
+struct No {
+    answer: (Status, u64),
+    kind: Refused,
+    why: &'static str,
+}
+
+/// A refusal with that status, result and reason.
+fn no<T>(answer: (Status, u64), kind: Refused, why: &'static str) -> Result<T, No> {
+    Err(No { answer, kind, why })
+}
 
 /// Carries out the first command of a queue, which must be Connect: refuses any other command.
 pub(super) fn before_connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) {
@@ -29,14 +39,20 @@ pub(super) fn before_connect(conn: &mut Connection, core: &mut Core, command: &C
     }
     match connect(conn, core, command, data) {
         Ok(result) => conn.accept(core, command.cid, result),
-        Err((status, result)) => conn.respond(core, command.cid, status, result),
+        Err(No { answer: (status, result), kind, why }) => {
+            let names = data.first_chunk().map(|data| traces::names(&ConnectData::read(data)));
+            let names = names.as_ref().map(|(host, subsystem)| (host, subsystem.as_str()));
+            let Connection { peer, listener, .. } = *conn;
+            core.shared.refused(&Refusal { kind, peer, listener, names, why });
+            conn.respond(core, command.cid, status, result);
+        }
     }
 }
 
 /// Takes Do Not Retry from a refusal of Connect that may not be one later: subsystems and lists of hosts come after
 /// their listener when a target is set up again, and controllers end. On Do Not Retry Linux (6.10 and later) gives a
 /// controller up for good, with the file systems on it, in the moment in which a target restarts.
-fn for_now((status, result): Refusal) -> Refusal {
+fn for_now((status, result): (Status, u64)) -> (Status, u64) {
     (status.may_retry(), result)
 }
 
@@ -45,16 +61,21 @@ fn for_now((status, result): Refusal) -> Refusal {
 /// # Errors
 /// The statuses of the Connect command (Base specification 2.0, section 6.3); Connect Invalid Parameters names the
 /// parameter by its offset.
-fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) -> Result<u64, Refusal> {
+fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) -> Result<u64, No> {
     let asked = Connect::of(command);
     let Some(data) = data.first_chunk::<{ ConnectData::BYTES }>().filter(|_| data.len() == ConnectData::BYTES) else {
-        return Err((Status::DATA_SGL_LENGTH_INVALID.do_not_retry(), 0));
+        let answer = (Status::DATA_SGL_LENGTH_INVALID.do_not_retry(), 0);
+        return no(answer, Refused::Connect, "its data do not have 1024 bytes");
     };
     let data = ConnectData::read(data);
     if asked.recfmt != 0 {
-        return Err((Status::CONNECT_INCOMPATIBLE_FORMAT.do_not_retry(), 0));
+        let answer = (Status::CONNECT_INCOMPATIBLE_FORMAT.do_not_retry(), 0);
+        return no(answer, Refused::Connect, "its command has a record format other than 0");
     }
-    let subsystem_nqn = data.subsystem().map_err(|_| Connect::invalid(true, Connect::AT_SUBNQN))?;
+    let Ok(subsystem_nqn) = data.subsystem() else {
+        let answer = Connect::invalid(true, Connect::AT_SUBNQN);
+        return no(answer, Refused::Subsystem, "the name of the subsystem is not a name");
+    };
     let host_nqn = data.host();
     let channel = match conn.transport.identity() {
         Some(identity) => {
@@ -65,13 +86,17 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
             match Identity::parse(identity).filter(is_its) {
                 Some(proven) if proven.kind == Kind::Generated => Channel::OfGeneratedKey,
                 Some(_) => Channel::Usual,
-                None => return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0)),
+                None => {
+                    let answer = (Status::CONNECT_INVALID_HOST.do_not_retry(), 0);
+                    return no(answer, Refused::Tls, "it has proven the TLS key of another host or subsystem");
+                }
             }
         }
         // On this listener only the admin queue begins plainly, to make the key for itself and the others.
         None if core.configuration.secured.contains_key(&conn.listener) && !subsystem_nqn.is_discovery() => {
             if asked.qid != 0 {
-                return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));
+                let answer = (Status::CONNECT_INVALID_HOST.do_not_retry(), 0);
+                return no(answer, Refused::Tls, "its I/O queue begins without TLS");
             }
             Channel::Concatenating
         }
@@ -81,7 +106,8 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     let most = if asked.qid == 0 { limits.admin_queue_depth } else { limits.queue_depth };
     let entries = u32::from(asked.sqsize) + 1;
     if asked.sqsize == 0 || entries > u32::from(most) {
-        return Err(Connect::invalid(false, Connect::AT_SQSIZE));
+        let answer = Connect::invalid(false, Connect::AT_SQSIZE);
+        return no(answer, Refused::Connect, "its queue has more entries than the target takes, or one");
     }
     let (mut is_listed, mut ana_changes) = (false, 0);
     let (service, ids) = if subsystem_nqn.is_discovery() {
@@ -89,23 +115,33 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     } else {
         let configuration = Arc::clone(&core.configuration);
         let subsystem = configuration.subsystems.iter().find(|subsystem| subsystem.nqn == subsystem_nqn);
-        let here = subsystem.filter(|subsystem| subsystem.listeners.contains(&conn.listener));
-        let subsystem = here.ok_or_else(|| for_now(Connect::invalid(true, Connect::AT_SUBNQN)))?;
+        let unknown = for_now(Connect::invalid(true, Connect::AT_SUBNQN));
+        let Some(subsystem) = subsystem else {
+            return no(unknown, Refused::Subsystem, "there is no such subsystem (nvmf_get_subsystems lists them)");
+        };
+        if !subsystem.listeners.contains(&conn.listener) {
+            let why = "the subsystem does not listen there (nvmf_subsystem_add_listener)";
+            return no(unknown, Refused::Subsystem, why);
+        }
         if !subsystem.admits(&host_nqn) {
-            return Err((Status::CONNECT_INVALID_HOST, 0));
+            let why = "it is not in the list of hosts (nvmf_subsystem_add_host, --allow-host)";
+            return no((Status::CONNECT_INVALID_HOST, 0), Refused::Host, why);
         }
         is_listed = subsystem.hosts.contains(&host_nqn);
         ana_changes = subsystem.ana.get(&conn.listener).map_or(0, |states| states.changes());
         (Service::Subsystem(subsystem.uid), subsystem.spec.controller_ids)
     };
     if service == Service::Discovery && asked.qid != 0 {
-        return Err(Connect::invalid(false, Connect::AT_QID));
+        let answer = Connect::invalid(false, Connect::AT_QID);
+        return no(answer, Refused::Connect, "the discovery service has no I/O queues");
     }
     let shared = Arc::clone(&core.shared);
     let authenticator = shared.authenticator();
     let exchange = authenticator.and_then(|gate| gate.begin(host_nqn.as_str(), subsystem_nqn.as_str(), channel));
     if exchange.is_none() && channel == Channel::Concatenating {
-        return Err((Status::CONNECT_INVALID_HOST, 0)); // its key may come, as its place in a list of hosts
+        // Its key may come, as its place in a list of hosts.
+        let why = "the listener makes keys of TLS, and the host has no key for that (dhchap_key)";
+        return no((Status::CONNECT_INVALID_HOST, 0), Refused::Key, why);
     }
     let mut controllers = shared.controllers();
     // Any peer may ask the discovery service under any name, and any peer may give the name of a host that must prove
@@ -116,13 +152,16 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
         false => Some(0),
     };
     let Some(tenant) = tenant else {
-        return Err((Status::CONNECT_CONTROLLER_BUSY, 0));
+        let why =
+            "it has as many connections as one host may have (--connections-per-host), or all unlisted hosts have";
+        return no((Status::CONNECT_CONTROLLER_BUSY, 0), Refused::Limit, why);
     };
     let controller = if asked.qid == 0 {
         let is_dynamic = data.cntlid == DYNAMIC_CONTROLLER;
         let new = NewController {
             service,
             ids,
+            subsystem_nqn: subsystem_nqn.clone(),
             host_nqn: host_nqn.clone(),
             host_id: data.hostid,
             peer: conn.peer,
@@ -147,32 +186,47 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
                 controllers.host_disconnects(tenant, is_listed);
             }
             // Its other controller may be one whose connection is lost, and which the keep-alive timeout ends soon.
-            return Err((Status::CONNECT_INVALID_HOST, 0));
+            let why = "it has a controller on this listener, and may have one (the options of the transport)";
+            return no((Status::CONNECT_INVALID_HOST, 0), Refused::Limit, why);
         }
         let created = if is_dynamic { controllers.create(new) } else { None };
         let created = created.map(|(controller, evicted)| {
             if let Some(evicted) = evicted {
                 let admin = evicted.lock().admin;
-                shared.send(admin.reactor, Message::Close(admin));
+                shared.send(admin.reactor, Message::Close(admin, Cause::Limit));
             }
             controller
         });
-        created.ok_or_else(|| match is_dynamic {
-            true => (Status::CONNECT_CONTROLLER_BUSY, 0),
-            false => Connect::invalid(true, Connect::AT_CNTLID),
-        })
-    } else {
-        match controllers.get(service, data.cntlid) {
-            None => Err(for_now(Connect::invalid(true, Connect::AT_CNTLID))),
-            Some(of_host) if of_host.host_nqn != host_nqn || of_host.host_id != data.hostid => {
-                Err((Status::CONNECT_INVALID_HOST, 0))
+        match (created, is_dynamic) {
+            (Some(controller), _) => Ok(controller),
+            (None, true) => {
+                let why = "all identifiers of controllers are taken (min_cntlid, max_cntlid)";
+                no((Status::CONNECT_CONTROLLER_BUSY, 0), Refused::Limit, why)
             }
-            Some(small) if asked.qid > small.most_queues => Err(Connect::invalid(false, Connect::AT_QID)),
+            (None, false) => {
+                let answer = Connect::invalid(true, Connect::AT_CNTLID);
+                no(answer, Refused::Connect, "it asks for a controller by number, and controllers are dynamic (FFFFh)")
+            }
+        }
+    } else {
+        let out_of_turn = (Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0);
+        match controllers.get(service, data.cntlid) {
+            None => {
+                let answer = for_now(Connect::invalid(true, Connect::AT_CNTLID));
+                no(answer, Refused::Connect, "the controller of its I/O queue has ended")
+            }
+            Some(of_host) if of_host.host_nqn != host_nqn || of_host.host_id != data.hostid => {
+                no((Status::CONNECT_INVALID_HOST, 0), Refused::Host, "the controller belongs to another host")
+            }
+            Some(small) if asked.qid > small.most_queues => {
+                let answer = Connect::invalid(false, Connect::AT_QID);
+                no(answer, Refused::Connect, "its controller has fewer I/O queues")
+            }
             Some(disabled) if !disabled.enabled.load(Ordering::Acquire) => {
-                Err((Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0))
+                no(out_of_turn, Refused::Connect, "its controller is not enabled")
             }
             Some(controller) => match controller.lock().queues.entry(asked.qid) {
-                Entry::Occupied(_) => Err((Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0)),
+                Entry::Occupied(_) => no(out_of_turn, Refused::Connect, "the I/O queue is connected already"),
                 Entry::Vacant(free) => {
                     free.insert(IoQueue { token: conn.token, peer: conn.peer, listener: conn.listener });
                     controller.begins();
@@ -199,6 +253,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     conn.ana = core.ana(&controller).cloned();
     conn.controller = Some(controller);
     conn.phase = Phase::Ready;
+    announce(conn, core);
     if asked.qid != 0 {
         conn.transport.becomes_io_queue(core);
     } else {
@@ -210,6 +265,20 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
         shared.warn_of_host_name(&host_nqn, conn.peer);
     }
     Ok(Connect::accepted(id, conn.exchange.is_some(), channel == Channel::Concatenating))
+}
+
+/// Tells of a queue whose host need not prove itself, or has done so.
+fn announce(conn: &Connection, core: &Core) {
+    if let (Some(controller), None) = (&conn.controller, &conn.exchange) {
+        core.shared.joined(conn, controller);
+    }
+}
+
+/// Tells of a host that has not proven its key.
+pub(super) fn unproven(conn: &Connection, core: &Core, why: &str) {
+    let Connection { peer, listener, .. } = *conn;
+    let names = conn.controller.as_ref().map(|controller| (&controller.host_nqn, controller.subsystem_nqn.as_str()));
+    core.shared.refused(&Refusal { kind: Refused::Key, peer, listener, names, why });
 }
 
 /// True if the command is part of an authentication, or ends the queue.
@@ -245,7 +314,7 @@ pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Comman
         fabrics::DISCONNECT if !conn.is_admin() => {
             conn.respond(core, command.cid, Status::SUCCESS, 0);
             // The connection closes when the response is out; the host must not send more.
-            conn.hang_up(core);
+            conn.hang_up(core, Cause::Disconnect);
         }
         fabrics::DISCONNECT => conn.respond(core, command.cid, Status::INVALID_QUEUE_TYPE.do_not_retry(), 0),
         _ => conn.respond(core, command.cid, invalid, 0),
@@ -305,7 +374,7 @@ fn property_set(conn: &mut Connection, core: &mut Core, command: &Command) -> St
     if resets || new.shutdown() != 0 {
         // I/O queues end with a reset or a shutdown; their hosts repeat the commands that have not ended.
         for IoQueue { token, .. } in std::mem::take(&mut state.queues).into_values() {
-            core.shared.send(token.reactor, Message::Close(token));
+            core.shared.send(token.reactor, Message::Close(token, Cause::Reset));
         }
     }
     Status::SUCCESS
@@ -318,14 +387,16 @@ fn authentication_send(conn: &mut Connection, core: &mut Core, command: &Command
     if conn.is_examined {
         // One message at a time: the host must wait for the answer to its last one.
         conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0);
-        return conn.hang_up(core);
+        unproven(conn, core, "it sends a message of its authentication before the answer to the last one");
+        return conn.hang_up(core, Cause::NoProof);
     }
     let Some(place) = &mut conn.exchange else {
         return conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0);
     };
     if !is_ours || asked.length as usize != data.len() || data.is_empty() {
         conn.respond(core, command.cid, Status::INVALID_FIELD.do_not_retry(), 0);
-        return conn.hang_up(core);
+        unproven(conn, core, "its Authentication Send has wrong fields");
+        return conn.hang_up(core, Cause::NoProof);
     }
     let exchange = std::mem::replace(place, Box::new(Closed));
     conn.is_examined = true;
@@ -344,7 +415,13 @@ pub(super) fn examined(conn: &mut Connection, core: &mut Core, examination: Exam
     (conn.exchange, conn.is_examined) = (Some(examination.exchange), false);
     conn.respond(core, examination.cid, status, 0);
     if examination.verdict != Verdict::Accepted {
-        conn.hang_up(core);
+        let failure = conn.exchange.as_ref().and_then(|exchange| exchange.failure());
+        let why = match examination.verdict {
+            Verdict::Displaced => "too many hosts prove their keys at this moment".into(),
+            _ => failure.unwrap_or_else(|| "it broke its authentication off".into()),
+        };
+        unproven(conn, core, &why);
+        conn.hang_up(core, Cause::NoProof);
     }
     forget_if_done(conn, core);
 }
@@ -354,6 +431,7 @@ pub(super) fn examined(conn: &mut Connection, core: &mut Core, examination: Exam
 fn forget_if_done(conn: &mut Connection, core: &mut Core) {
     let done = conn.exchange.take_if(|exchange| exchange.state() == ExchangeState::Done);
     let (Some(done), Some(controller)) = (done, conn.controller.clone()) else { return };
+    announce(conn, core);
     if let Some(proof) = done.proof() {
         controller.lock().proofs.insert(conn.queue_id, proof);
     }
@@ -365,7 +443,7 @@ fn forget_if_done(conn: &mut Connection, core: &mut Core) {
     }
     let limits = core.configuration.options.limits;
     let tenant = core.shared.controllers().host_connects(&controller.host_nqn, conn.is_listed, &limits);
-    let Some(tenant) = tenant else { return conn.hang_up(core) };
+    let Some(tenant) = tenant else { return conn.hang_up(core, Cause::Limit) };
     (conn.tenant, conn.counts_as_host) = (tenant, true);
     core.rows.host(core.shared.board.as_ref(), tenant, controller.host_nqn.as_str());
 }
@@ -389,7 +467,9 @@ fn authentication_receive(conn: &mut Connection, core: &mut Core, command: &Comm
     }
     conn.respond_data(core, command.cid, &Answer::new(message, capacity));
     if failed {
-        conn.hang_up(core);
+        let failure = conn.exchange.as_ref().and_then(|exchange| exchange.failure());
+        unproven(conn, core, &failure.unwrap_or_else(|| "its authentication has failed".into()));
+        conn.hang_up(core, Cause::NoProof);
     }
     forget_if_done(conn, core);
 }

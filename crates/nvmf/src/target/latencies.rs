@@ -10,11 +10,12 @@ const RANGES: usize = 64 - GRANULARITY as usize + 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latencies {
     counts: Box<[u64]>,
+    sum_ns: u64,
 }
 
 impl Default for Latencies {
     fn default() -> Latencies {
-        Latencies { counts: vec![0; RANGES * BUCKETS_PER_RANGE].into() }
+        Latencies { counts: vec![0; RANGES * BUCKETS_PER_RANGE].into(), sum_ns: 0 }
     }
 }
 
@@ -22,11 +23,28 @@ impl Latencies {
     /// Counts one op of that latency in nanoseconds.
     pub fn count(&mut self, ns: u64) {
         self.counts[index(ns)] += 1;
+        self.sum_ns += ns;
     }
 
     /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Latencies) {
         self.counts.iter_mut().zip(&other.counts).for_each(|(to, from)| *to += from);
+        self.sum_ns += other.sum_ns;
+    }
+
+    /// The sum of the latencies in nanoseconds.
+    pub fn sum_ns(&self) -> u64 {
+        self.sum_ns
+    }
+
+    /// The number of ops.
+    pub fn count_of_all(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The number of ops with a latency below 2^`bits` nanoseconds, for bits above [`GRANULARITY`].
+    pub fn count_below(&self, bits: u32) -> u64 {
+        self.counts[..(bits - GRANULARITY + 1) as usize * BUCKETS_PER_RANGE].iter().sum()
     }
 
     /// The counts as SPDK sends them: numbers of 64 bits, little-endian, bucket by bucket.
@@ -61,5 +79,14 @@ mod tests {
         both.count(5);
         both.add(&both.clone());
         assert_eq!(both.bytes()[5 * 8..6 * 8], 2u64.to_le_bytes());
+    }
+
+    #[test]
+    fn powers_of_two_bound_what_is_below_them() {
+        let mut latencies = Latencies::default();
+        [0, 1023, 1024, 2047, 2048, 1 << 33].into_iter().for_each(|ns| latencies.count(ns));
+        let below: Vec<u64> = [8, 10, 11, 12, 33, 34].map(|bits| latencies.count_below(bits)).into();
+        assert_eq!(below, [1, 2, 4, 5, 5, 6]);
+        assert_eq!((latencies.count_of_all(), latencies.sum_ns()), (6, 1023 + 1024 + 2047 + 2048 + (1 << 33)));
     }
 }

@@ -15,6 +15,7 @@ use super::portal::Portal;
 use super::reactor::Settling;
 use super::reservations::{Answered, Eviction};
 use super::stats::{ReactorReport, StatsChange};
+use super::traces::Cause;
 use super::transport::{Asked, Moving};
 
 /// Names a connection of a reactor, also after it has gone.
@@ -43,8 +44,8 @@ pub(super) enum Message {
     Leave(Token, u32),
     /// Serve this connection, which another reactor has served until now.
     Arrive(Box<Moving>),
-    /// Close the connection, because its controller no longer exists.
-    Close(Token),
+    /// Close the connection, for that cause.
+    Close(Token, Cause),
     /// Close the connections of a host to a subsystem, given by its uid; then answer.
     Disconnect(u64, Arc<str>, mpsc::Sender<()>),
     /// The controller of this connection has events for the host.

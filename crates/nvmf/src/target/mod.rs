@@ -48,12 +48,13 @@ mod security;
 mod shared;
 mod stats;
 mod stragglers;
+mod traces;
 mod transport;
 mod turns;
 mod vital;
 mod work;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -68,10 +69,11 @@ pub use management::{AttachmentRequest, NamespaceManager};
 pub use options::{Limits, Options};
 pub use portal::{Portal, TransportType};
 pub use stats::{
-    ControllerInfo, DeviceInfo, DeviceStats, HostStats, PacerDevice, PacerStats, QueueInfo, RdmaStats, ReactorStats,
-    Stats, StatsChange, SubsystemInfo,
+    ControllerInfo, DeviceInfo, DeviceStats, HostStats, ListenerStats, PacerDevice, PacerStats, QueueInfo, RdmaStats,
+    ReactorStats, Stats, StatsChange, SubsystemInfo,
 };
 
+use crate::journal::Journal;
 use crate::spec::AsyncEvent;
 use configuration::{Audience, ChangedNamespace, ChangedPaths, Configuration, Leaving};
 use controller::Service;
@@ -82,6 +84,7 @@ use reservations::Registrar;
 use security::Security;
 use shared::Shared;
 use stragglers::Stragglers;
+pub use traces::Refused;
 use vital::Vital;
 use work::Published;
 
@@ -164,10 +167,10 @@ impl Target {
                 .then(|| Mutex::new(pace::Balance::new(options.reactors))),
             threads: Mutex::default(),
             started: Instant::now(),
-            warnings: Mutex::default(),
+            journal: Arc::default(),
+            tally: Default::default(),
             restricts_hosts: AtomicBool::new(false),
             warned_of_host_name: AtomicBool::new(false),
-            quiet_of_tls_until_ns: AtomicU64::new(0),
             board: live::board(options.publish),
         });
         let options = Arc::new(options);
@@ -334,9 +337,14 @@ impl Target {
         })
     }
 
-    /// The warnings for the user since the last call, one line each.
-    pub fn take_warnings(&self) -> Vec<String> {
-        std::mem::take(&mut *self.shared.warnings())
+    /// The log: what hosts bring about at the target.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.shared.journal
+    }
+
+    /// Returns once every reactor has answered: none is stuck.
+    pub fn wait_for_reactors(&self) {
+        self.shared.ask_all(Message::Report);
     }
 
     /// All counters at this moment. A call costs each reactor some microseconds.
@@ -374,7 +382,16 @@ impl Target {
             }
             reactors.push(report.reactor);
         }
-        Stats { at_ns: sys::clock::monotonic_ns(), uptime_ns: self.shared.uptime_ns(), reactors, devices, hosts }
+        let subsystems = configuration.subsystems.iter();
+        let listeners = subsystems.flat_map(|subsystem| subsystem.listeners.iter().copied());
+        Stats {
+            at_ns: sys::clock::monotonic_ns(),
+            uptime_ns: self.shared.uptime_ns(),
+            reactors,
+            devices,
+            hosts,
+            listeners: self.shared.tally.all(listeners),
+        }
     }
 
     /// Ends the target: it accepts nothing new, lets commands in progress finish (new ones are left to the host to

@@ -39,6 +39,8 @@ pub struct Options {
     pub limits: Limits,
     /// The firmware revision that controllers report: at most 8 printable characters.
     pub firmware: String,
+    /// True if devices count the latencies of their ops from the beginning ([`Latencies`](super::Latencies)).
+    pub counts_latencies: bool,
     /// True if `plimsoll top` shows this target while it runs.
     pub publish: bool,
 }
@@ -149,6 +151,7 @@ impl Default for Options {
             least_keep_alive_ms: 0,
             limits: Limits::default(),
             firmware: env!("CARGO_PKG_VERSION").to_string(),
+            counts_latencies: false,
             publish: true,
         }
     }

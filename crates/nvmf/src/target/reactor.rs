@@ -27,10 +27,11 @@ use slab::Slab;
 use sys::clock::Clock;
 
 use super::configuration::Configuration;
-use super::connection::{Connection, Ended};
+use super::connection::{Connection, Ended, Phase};
 use super::controller::IoQueue;
 use super::core::{Core, Origin};
 use super::mailbox::{Message, Token};
+use super::traces::{Cause, Refusal, Refused};
 use super::transport::{Devices, Link};
 use super::{Error, Shared, queued};
 use moving::Moves;
@@ -179,7 +180,7 @@ impl Reactor {
             }
         }
         for index in self.all() {
-            self.close(index);
+            self.close(index, Cause::TargetEnds);
         }
         self.end_rdma();
     }
@@ -292,7 +293,7 @@ impl Reactor {
         if flags.intersects(over) && connection.is_stalled() {
             // The host has given up the commands that are still unread: it may have sent them again elsewhere, and then
             // newer ones, which these must not come after.
-            return self.close(index);
+            return self.close(index, Cause::Closed);
         }
         if flags.intersects(over | epoll::EventFlags::IN) {
             let received = connection.receive(&mut self.core, &mut self.scratch);
@@ -315,38 +316,42 @@ impl Reactor {
         self.count_guest(index);
         match outcome {
             Ok(()) => {
-                if self.connections.get(index).is_some_and(Connection::is_closing) {
+                if let Some(connection) = self.connections.get(index).filter(|connection| connection.is_closing()) {
                     // The connection has hung up: its place in the controller is free for another connection, whatever
                     // its host still does.
-                    self.leave_controller(index);
+                    let cause = connection.hangs_up_for.unwrap_or(Cause::Closed);
+                    self.leave_controller(index, cause);
                 }
                 self.watch(index);
             }
-            Err(Ended::Gone) => self.close(index),
+            Err(Ended::Gone(cause)) => self.close(index, cause),
             Err(Ended::Unsecured(why)) => {
-                if let Some(connection) = self.connections.get(index) {
-                    self.core.shared.warn_of_tls(connection.peer, connection.listener.address, &why);
+                if let Some(&Connection { peer, listener, .. }) = self.connections.get(index) {
+                    let why = format!(
+                        "{why} (it begins without TLS, or its key is not the one that this target has for its NQN and \
+                         the subsystem)"
+                    );
+                    self.core.shared.refused(&Refusal { kind: Refused::Tls, peer, listener, names: None, why: &why });
                 }
-                self.close(index);
+                self.close(index, Cause::NoProof);
             }
             Err(Ended::Breach(breach)) => {
                 self.core.protocol_errors += 1;
                 if let Some(connection) = self.connections.get(index) {
-                    let from = connection.peer.map(|peer| format!(" at {}", peer.ip())).unwrap_or_default();
-                    self.core.shared.warn(format!("the queue of a host{from} ends: {breach}"));
+                    self.core.shared.violated(connection, &breach);
                 }
-                self.close(index);
+                self.close(index, Cause::Violation);
             }
             Err(Ended::Fault(fault)) => {
                 self.core.protocol_errors += 1;
-
                 let Some(connection) = self.connections.get_mut(index) else { return };
                 if connection.is_closing() {
-                    return self.close(index);
+                    return self.close(index, Cause::Violation);
                 }
+                self.core.shared.violated(connection, &fault);
                 connection.terminate(&mut self.core, &fault);
                 // The controller cannot go on without an admin queue, nor believe a queue that breaks the protocol.
-                self.leave_controller(index);
+                self.leave_controller(index, Cause::Violation);
             }
         }
     }
@@ -376,22 +381,29 @@ impl Reactor {
         let _ = epoll::delete(place(before.2), stream);
         // Without memory for the entry the kernel would never report the connection.
         if epoll::add(place(watched.2), stream, data, flags).is_err() {
-            self.close(index);
+            self.close(index, Cause::NO_MEMORY);
         }
     }
 
     /// Ends a connection at once.
-    fn close(&mut self, index: usize) {
-        self.close_on(index, true);
+    fn close(&mut self, index: usize, cause: Cause) {
+        self.close_on(index, true, cause);
     }
 
     /// Ends a connection at once. `is_there` is false if its device has gone.
-    fn close_on(&mut self, index: usize, is_there: bool) {
+    fn close_on(&mut self, index: usize, is_there: bool, cause: Cause) {
         if !self.connections.contains(index) {
             return;
         }
-        self.leave_controller(index);
+        self.leave_controller(index, cause);
         let mut connection = self.connections.remove(index);
+        if matches!(connection.phase, Phase::Handshake | Phase::Connect) {
+            self.core.shared.came_to_nothing(&connection, cause);
+        }
+        self.core
+            .shared
+            .tally
+            .count(connection.listener, |stats| stats.connections = stats.connections.saturating_sub(1));
         connection.forget(&mut self.core);
         queued::forget(&mut connection, &mut self.core);
         self.core.guests -= u32::from(connection.counts_as_guest);
@@ -402,9 +414,12 @@ impl Reactor {
     }
 
     /// Takes the queue out of its controller. If the queue is the admin queue, the controller goes, and all its queues.
-    fn leave_controller(&mut self, index: usize) {
+    fn leave_controller(&mut self, index: usize, cause: Cause) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Some(controller) = connection.controller.take() else { return };
+        if connection.exchange.is_none() {
+            self.core.shared.left(connection, &controller, cause);
+        }
         let (token, queue_id) = (connection.token, connection.queue_id);
         let (tenant, is_listed, listener) = (connection.tenant, connection.is_listed, connection.listener);
         let shared = Arc::clone(&self.core.shared);
@@ -424,7 +439,7 @@ impl Reactor {
         controllers.remove(&controller);
         controller.enabled.store(false, std::sync::atomic::Ordering::Release);
         for IoQueue { token: queue, .. } in std::mem::take(&mut state.queues).into_values() {
-            shared.send(queue.reactor, Message::Close(queue));
+            shared.send(queue.reactor, Message::Close(queue, Cause::ControllerEnded));
         }
     }
 }

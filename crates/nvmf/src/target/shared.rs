@@ -1,7 +1,7 @@
 //! The state that the control side and all reactors of a target share.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -17,12 +17,11 @@ use super::management::Management;
 use super::reservations::Registrar;
 use super::security::Security;
 use super::stragglers::Stragglers;
+use super::traces::Tally;
 use super::work::Published;
+use crate::journal::{Entry, Journal, Level, network_of, quoted};
 use crate::spec::reservation::{HostId, Notice};
 use crate::spec::{AsyncEvent, Nqn};
-
-/// The least time between two lines about hosts that prove no key of TLS: any peer can bring one about.
-const BETWEEN_TLS_LINES_NS: u64 = 10_000_000_000;
 
 /// The state that the control side and all reactors share.
 pub(super) struct Shared {
@@ -50,14 +49,13 @@ pub(super) struct Shared {
     pub(super) balance: Option<Mutex<pace::Balance>>,
     pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
     pub(super) started: Instant,
-    /// Lines for the user that [`Target::take_warnings`](super::Target::take_warnings) has not taken yet.
-    pub(super) warnings: Mutex<Vec<String>>,
+    /// The log.
+    pub(super) journal: Arc<Journal>,
+    pub(super) tally: Tally,
     /// True if a host has one controller at most on each listener of a subsystem.
     pub(super) restricts_hosts: AtomicBool,
     /// True once the target has let in a host with an odd name and has told the user.
     pub(super) warned_of_host_name: AtomicBool,
-    /// The uptime before which the target tells of no host that proves no key of TLS.
-    pub(super) quiet_of_tls_until_ns: AtomicU64,
     /// The board that `plimsoll top` reads; `None` if the target does not publish one.
     pub(super) board: Option<::live::Board>,
 }
@@ -94,43 +92,28 @@ impl Shared {
         if self.warned_of_host_name.swap(true, Ordering::Relaxed) {
             return;
         }
-        let from = peer.map(|peer| format!(" at {}", peer.ip())).unwrap_or_default();
-        let what = match name.as_str() {
-            "" => "gives no name (HOSTNQN is empty)".to_string(),
-            name => format!("gives {name:?}, which is not an NVMe qualified name"),
-        };
-        self.warn(format!(
-            "a host{from} {what}: let in as one of any hosts; --allow-host and keys need well-formed names; not told again"
-        ));
+        self.journal.add_of(Level::Warning, network_of(peer), || {
+            let from = peer.map(|peer| format!(" at {}", peer.ip())).unwrap_or_default();
+            let what = match name.as_str() {
+                "" => "gives no name (HOSTNQN is empty)".to_string(),
+                name => format!("gives {}, which is not an NVMe qualified name", quoted(name)),
+            };
+            let message = format!(
+                "a host{from} {what}: let in as one of any hosts; --allow-host and keys need well-formed names; not \
+                 told again"
+            );
+            Entry::new("warning", message).with("host", name.as_str())
+        });
     }
 
-    /// Tells the user, now and then, of a host that has proven no key of TLS.
-    pub(super) fn warn_of_tls(&self, peer: Option<SocketAddr>, listener: SocketAddr, why: &str) {
-        let now_ns = self.uptime_ns();
-        let quiet = &self.quiet_of_tls_until_ns;
-        let is_over = |until: u64| (now_ns >= until).then_some(now_ns + BETWEEN_TLS_LINES_NS);
-        if quiet.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_over).is_err() {
-            return;
-        }
-        let from = peer.map(|peer| format!(" at {}", peer.ip())).unwrap_or_default();
-        self.warn(format!(
-            "a host{from} was refused on {listener}: {why} (it begins without TLS, or its key is not the one that this \
-             target has for its NQN and the subsystem); told at most every {} s",
-            BETWEEN_TLS_LINES_NS / 1_000_000_000
-        ));
-    }
-
-    /// Adds a line for the user. Beyond a hundred that nobody has taken, and beside an equal one, it is dropped: hosts
-    /// bring about lines, too.
+    /// Adds a warning to the log.
     pub(super) fn warn(&self, line: String) {
-        let mut warnings = self.warnings();
-        if warnings.len() < 100 && !warnings.contains(&line) {
-            warnings.push(line);
-        }
+        self.journal.add(Level::Warning, || Entry::new("warning", line));
     }
 
-    pub(super) fn warnings(&self) -> MutexGuard<'_, Vec<String>> {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
+    /// As [`Shared::warn`], of a line that a peer may bring about again and again.
+    pub(super) fn warn_of(&self, peer: Option<SocketAddr>, line: String) {
+        self.journal.add_of(Level::Warning, network_of(peer), || Entry::new("warning", line));
     }
 
     pub(super) fn send(&self, reactor: u32, message: Message) {

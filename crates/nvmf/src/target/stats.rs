@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use super::auth::Proof;
 use super::latencies::Latencies;
 use super::portal::Portal;
+use super::traces::Refused;
 use crate::spec::ana::AnaState;
 
 /// All counters at one moment (each reactor's own are consistent, reactors are read one after another).
@@ -21,6 +22,35 @@ pub struct Stats {
     pub devices: Vec<DeviceStats>,
     /// Per host that is connected or has been, all reactors together.
     pub hosts: Vec<HostStats>,
+    /// Per listener that hosts have come in on, all reactors together.
+    pub listeners: Vec<ListenerStats>,
+}
+
+/// The counters of one listener.
+#[derive(Clone, Debug, Default)]
+pub struct ListenerStats {
+    /// The listener.
+    pub listener: Option<Portal>,
+    /// Connections now.
+    pub connections: u32,
+    /// Connections ever, those that came to nothing among them.
+    pub accepted: u64,
+    /// Hosts that have connected to a subsystem: admin queues.
+    pub hosts: u64,
+    /// Hosts whose connection was lost, other than by an end in good order.
+    pub lost: u64,
+    /// Peers that were refused, in the order of [`Refused::ALL`].
+    pub refusals: [u64; Refused::ALL.len()],
+    /// Connections that have broken the protocol.
+    pub violations: u64,
+}
+
+impl ListenerStats {
+    /// Counts a connection that begins.
+    pub(super) fn accept(&mut self) {
+        self.connections += 1;
+        self.accepted += 1;
+    }
 }
 
 /// The counters of one reactor.

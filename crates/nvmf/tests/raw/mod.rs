@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 #[path = "../serving/mod.rs"]
-mod serving;
+pub mod serving;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

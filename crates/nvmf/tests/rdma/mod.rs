@@ -3,7 +3,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 #[path = "../serving/mod.rs"]
-mod serving;
+pub mod serving;
 
 use std::net::SocketAddr;
 use std::process::{self, Stdio};

@@ -1,6 +1,7 @@
 //! The subsystem that tests of a target serve, whichever transport their hosts come on.
 
 use nvmf::device::{DeviceKind, DeviceSpec};
+use nvmf::journal::Level;
 use nvmf::target::{NamespaceSpec, Options, SubsystemSpec, Target};
 
 pub const NQN: &str = "nqn.2016-06.io.spdk:cnode1";
@@ -19,4 +20,11 @@ pub fn target(options: Options, devices: &[(&str, DeviceKind)]) -> Target {
         }
     }
     target
+}
+
+/// The messages of warnings in the log since the last call.
+#[allow(dead_code)] // not every test looks
+pub fn warnings(target: &Target) -> Vec<String> {
+    let lines = target.journal().take().into_iter();
+    lines.filter(|line| line.level == Level::Warning).map(|line| line.message).collect()
 }

@@ -172,12 +172,12 @@ fn hosts_without_a_proper_name_are_let_in_with_any_host_and_told_of_once() {
         data.hostnqn[..hostnqn.len()].copy_from_slice(hostnqn);
         host.command(Host::connect_command(0, 32), &data.write()).status
     };
-    assert!(served.target.take_warnings().is_empty());
+    assert!(raw::serving::warnings(&served.target).is_empty());
     let odd: [&[u8]; 4] = [b"", b"iqn.2016-06.io.spdk:host", &[b'a'; 256], &[0xff; 256]];
     for name in odd {
         assert!(connect(name).is_ok(), "{name:?}");
     }
-    let warnings = served.target.take_warnings();
+    let warnings = raw::serving::warnings(&served.target);
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("127.0.0.1 gives no name (HOSTNQN is empty)"), "{warnings:?}");
     served.target.allow_any_host(NQN, false).unwrap();

@@ -16,6 +16,7 @@ mod fuzz;
 mod holes;
 mod hostile;
 mod identity;
+mod journal;
 mod limits;
 mod listeners;
 mod masking;

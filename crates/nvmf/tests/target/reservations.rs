@@ -403,7 +403,7 @@ fn reservations_outlive_the_target_if_hosts_want_them_to() {
         std::fs::rename(dir.path().with_extension("away"), dir.path()).unwrap();
         assert!(refused.is(Status::INTERNAL_ERROR), "{refused}");
         assert_eq!(two.status().1.len(), 1);
-        assert!(served.target.take_warnings().iter().any(|line| line.contains("ns1.json")));
+        assert!(raw::serving::warnings(&served.target).iter().any(|line| line.contains("ns1.json")));
         // Reservation Persistence is a feature, too.
         let get = Command { cdw10: feature::RESERVATION_PERSISTENCE.into(), ..Command::new(admin::GET_FEATURES, 1) };
         assert_eq!(one.admin.command(get, &[]).result, 1);

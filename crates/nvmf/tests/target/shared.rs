@@ -24,6 +24,13 @@ struct Served {
     address: SocketAddr,
 }
 
+impl Served {
+    fn warnings(&self) -> Vec<String> {
+        self.control.tell();
+        raw::serving::warnings(&self.control.target())
+    }
+}
+
 impl Drop for Served {
     fn drop(&mut self) {
         self.control.target().shutdown(Duration::ZERO);
@@ -93,7 +100,7 @@ fn paths_are_open_in_the_target_that_has_the_lock() {
     // The second target waits for the lock, and says for whom.
     let mut said = Vec::new();
     until(|| {
-        said.append(&mut two.control.warnings());
+        said.append(&mut two.warnings());
         said.iter().any(|line| line.contains(&format!("process {} serves", std::process::id())))
     });
     assert_eq!(two.states(), (Inaccessible, Optimized));
@@ -118,7 +125,7 @@ fn paths_are_open_in_the_target_that_has_the_lock() {
     assert_eq!(of_one.read(1, 0, 1).unwrap_err(), Status::ANA_INACCESSIBLE);
     // A path that is to be open stays closed while the other target has the file.
     one.set("optimized");
-    until(|| one.control.warnings().iter().any(|line| line.contains("serves")));
+    until(|| one.warnings().iter().any(|line| line.contains("serves")));
     assert_eq!((one.states(), one.has_the_file()), ((Inaccessible, Optimized), false));
     assert_eq!(of_one.read(1, 0, 1).unwrap_err(), Status::ANA_INACCESSIBLE);
     drop(two);

@@ -237,9 +237,9 @@ fn a_plain_host_gets_nothing_and_harms_nobody() {
     assert!(served.target.shutdown(Duration::from_secs(60)));
 }
 
-/// The administrator reads why a host does not get in: one line for each kind of mistake, and not one for each attempt.
+/// The administrator reads why a host does not get in.
 #[test]
-fn a_host_that_proves_no_key_is_told_of_in_one_line() {
+fn a_host_that_proves_no_key_is_told_of() {
     for (what, host, key) in [
         ("a key that the target does not have", HOST, Some(OTHER_KEY)),
         ("a host without a key here", OTHER_HOST, Some(KEY)),
@@ -252,11 +252,11 @@ fn a_host_that_proves_no_key_is_told_of_in_one_line() {
         }
         let mut lines = Vec::new();
         raw::until(|| {
-            lines.append(&mut served.target.take_warnings());
-            !lines.is_empty()
+            lines.append(&mut raw::serving::warnings(&served.target));
+            lines.len() >= 3
         });
-        let expected = format!("a host at 127.0.0.1 was refused on {}: the TLS handshake failed: ", served.address);
-        assert!(lines.len() == 1 && lines[0].starts_with(&expected), "{what}: {lines:?}");
+        let expected = format!("a host at 127.0.0.1 is refused on {}: the TLS handshake failed: ", served.address);
+        assert!(lines.iter().all(|line| line.starts_with(&expected)), "{what}: {lines:?}");
         assert!(served.target.shutdown(Duration::from_secs(60)));
     }
 }

@@ -7,6 +7,7 @@ use crate::control::config::{SUBSYSTEMS, Step};
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::params::{Need, Param, ParamKind, Params, U64};
 use crate::control::state::{Ending, State};
+use crate::journal::Level;
 
 /// Signals by which [`METHODS`]' spdk_kill_instance knows how to end.
 const SIGNALS: [&str; 12] =
@@ -124,45 +125,35 @@ pub static METHODS: &[Method] = &[
     },
     Method {
         name: "log_get_level",
-        about: "Tell the level of the log, which goes to standard error alone",
+        about: "Tell the level of the log",
         params: &[],
-        result: "WARNING",
+        result: "ERROR, WARNING, NOTICE, INFO or DEBUG",
         when: When::Always,
-        run: Run::Do(|_, _| Ok(json!("WARNING"))),
+        run: Run::Do(get_log_level),
     },
     Method {
         name: "log_get_print_level",
-        about: "Tell the lowest level of lines on standard error",
+        about: "Tell the level of the log, as log_get_level does",
         params: &[],
-        result: "WARNING or ERROR",
+        result: "ERROR, WARNING, NOTICE, INFO or DEBUG",
         when: When::Always,
-        run: Run::Do(|state, _| Ok(json!(if state.prints_warnings { "WARNING" } else { "ERROR" }))),
+        run: Run::Do(get_log_level),
     },
     Method {
         name: "log_set_print_level",
-        about: "Choose the lowest level of lines on standard error",
-        params: &[Param::required(
-            "level",
-            ParamKind::OneOf(&["ERROR", "WARNING", "NOTICE"]),
-            "ERROR leaves warnings out; NOTICE is as WARNING, because there are no notices",
-        )],
+        about: "Choose the level of the log, as log_set_level does: there is one log, on standard error",
+        params: &[LOG_LEVEL],
         result: "true",
         when: When::Always,
-        run: Run::Do(|state, params| {
-            state.prints_warnings = params.text("level") != "ERROR";
-            Ok(Value::Bool(true))
-        }),
+        run: Run::Do(set_log_level),
     },
     Method {
         name: "log_set_level",
-        about: "Choose the level of a second log; Plimsoll logs to standard error only",
-        params: &[Param {
-            need: Need::Only("\"WARNING\""),
-            ..Param::required("level", ParamKind::Text, "log_set_print_level chooses what standard error shows")
-        }],
+        about: "Choose the least grave level of lines in the log on standard error",
+        params: &[LOG_LEVEL],
         result: "true",
         when: When::Always,
-        run: Run::Do(|_, _| Ok(Value::Bool(true))),
+        run: Run::Do(set_log_level),
     },
     Method {
         name: "spdk_kill_instance",
@@ -190,6 +181,24 @@ pub static METHODS: &[Method] = &[
         run: Run::Do(|_, _| Ok(json!({ "impl_name": "posix" }))),
     },
 ];
+
+const LOG_LEVEL: Param = Param::required(
+    "level",
+    ParamKind::OneOf(&Level::NAMES),
+    "WARNING has refusals and violations, NOTICE also hosts that come and go and changes of the configuration, INFO also \
+     queues and discovery, DEBUG also questions to the control socket",
+);
+
+fn get_log_level(state: &mut State, _: &Params) -> Outcome {
+    Ok(json!(state.target.journal().level().name()))
+}
+
+fn set_log_level(state: &mut State, params: &Params) -> Outcome {
+    if let Some(level) = Level::named(params.text("level")) {
+        state.target.journal().set_level(level);
+    }
+    Ok(Value::Bool(true))
+}
 
 fn get_methods(state: &mut State, params: &Params) -> Outcome {
     let current = params.bool_if("current").unwrap_or(false);

@@ -65,7 +65,7 @@ impl Configuration {
             uuid,
             limit: Arc::default(),
             gate: Arc::default(),
-            counts_latencies: false.into(),
+            counts_latencies: self.options.counts_latencies.into(),
             held: device_is_held.into(),
         });
         self.devices.push(Arc::clone(&entry));

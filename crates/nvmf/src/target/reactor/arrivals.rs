@@ -10,6 +10,9 @@ use rustix::event::epoll;
 use super::{Reactor, WATCHED, data_of};
 use crate::target::connection::Connection;
 use crate::target::mailbox::{Message, Token};
+use crate::target::portal::Portal;
+use crate::target::stats::ListenerStats;
+use crate::target::traces::{Cause, Refusal, Refused};
 use crate::target::transport::{Link, Tcp};
 
 impl Reactor {
@@ -17,7 +20,7 @@ impl Reactor {
     pub(super) fn accept(&mut self, data: u64) {
         let Some(listener) = self.listeners.get_mut(&data) else { return };
         match listener.socket.accept() {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 let address = listener.address;
                 let shared = Arc::clone(&self.core.shared);
                 let place = shared.place_connection().or_else(|| {
@@ -25,7 +28,10 @@ impl Reactor {
                     shared.place_connection()
                 });
                 match place {
-                    None => drop(stream), // the limit: closed at once
+                    None => {
+                        drop(stream); // closed at once
+                        self.refuse_one_more(Some(peer), address.into());
+                    }
                     Some(reactor) if reactor == self.core.reactor => self.take(stream, address),
                     Some(reactor) => shared.send(reactor, Message::Serve(stream, address)),
                 }
@@ -49,7 +55,7 @@ impl Reactor {
     }
 
     pub(super) fn take(&mut self, stream: TcpStream, listener: SocketAddr) {
-        let listener = listener.into();
+        let listener: Portal = listener.into();
         if self.core.guests >= self.most_guests {
             self.evict_guests();
         }
@@ -68,10 +74,17 @@ impl Reactor {
             Some(mut connection) => {
                 connection.counts_as_guest = true;
                 self.core.guests += 1;
+                self.core.shared.tally.count(listener, ListenerStats::accept);
                 self.connections.insert(connection);
             }
             None => self.core.shared.connection_closed(self.core.reactor, false),
         }
+    }
+
+    /// Tells of a peer that finds all connections taken.
+    pub(super) fn refuse_one_more(&self, peer: Option<SocketAddr>, listener: Portal) {
+        let why = "there are as many connections as the target takes (--connections)";
+        self.core.shared.refused(&Refusal { kind: Refused::Limit, peer, listener, names: None, why });
     }
 
     /// The name of the next connection.
@@ -102,7 +115,13 @@ impl Reactor {
         crowd.sort_unstable_by_key(|(_, opened_ns, _)| *opened_ns);
         // Several at once: the search is not made for every newcomer of a flood.
         crowd.truncate((crowd.len() / 16).max(1));
-        crowd.iter().for_each(|(.., index)| self.close(*index));
+        for (.., index) in &crowd {
+            if let Some(&Connection { peer, listener, .. }) = self.connections.get(*index) {
+                let why = "it makes room: too many peers have yet to show that they may use a subsystem";
+                self.core.shared.refused(&Refusal { kind: Refused::Limit, peer, listener, names: None, why });
+            }
+            self.close(*index, Cause::Limit);
+        }
         crowd.len()
     }
 }

@@ -13,6 +13,7 @@ use crate::target::controller::{Controller, Service};
 use crate::target::core::Origin;
 use crate::target::mailbox::{Message, Token};
 use crate::target::reservations::{self, Eviction};
+use crate::target::traces::Cause;
 use crate::target::{Error, ErrorKind, admin, fabrics, fused, io};
 
 impl Reactor {
@@ -42,9 +43,9 @@ impl Reactor {
             Message::Serve(stream, listener) => self.take(stream, listener),
             Message::Leave(token, to) => self.leave(token, to),
             Message::Arrive(moving) => self.arrive(*moving),
-            Message::Close(token) => {
+            Message::Close(token, cause) => {
                 if find(&mut self.connections, token).is_some() {
-                    self.close(token.index as usize);
+                    self.close(token.index as usize, cause);
                 }
             }
             Message::Disconnect(subsystem, host, done) => {
@@ -53,7 +54,7 @@ impl Reactor {
                 };
                 for index in self.all() {
                     if self.connections[index].controller.as_deref().is_some_and(is_its) {
-                        self.close(index);
+                        self.close(index, Cause::Administrator);
                     }
                 }
                 let _ = done.send(());
@@ -165,14 +166,14 @@ impl Reactor {
             let listener = connection.listener;
             let Some(controller) = &connection.controller else {
                 if !self.core.configuration.listens(listener) {
-                    self.close(index);
+                    self.close(index, Cause::Administrator);
                 }
                 continue;
             };
             connection.subsystem = self.core.subsystem(controller.service, &controller.host_nqn);
             connection.ana = self.core.ana(controller).cloned();
             if !self.core.configuration.reaches(controller.service, listener) {
-                self.close(index); // the subsystem is gone, or its listener
+                self.close(index, Cause::Administrator); // the subsystem is gone, or its listener
             } else {
                 io::fail_orphans(connection, &mut self.core);
             }

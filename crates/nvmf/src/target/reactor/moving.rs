@@ -9,6 +9,7 @@ use rustix::event::epoll;
 use super::{Reactor, WATCHED, data_of, find};
 use crate::target::connection::Connection;
 use crate::target::mailbox::{Message, Token};
+use crate::target::traces::Cause;
 use crate::target::transport::Moving;
 use crate::target::{afloat, queued};
 
@@ -142,7 +143,7 @@ impl Reactor {
         connection.come_back(&mut self.core);
         self.connections.insert(connection);
         if !goes_on {
-            return self.close(index);
+            return self.close(index, if is_alive { Cause::Move } else { Cause::Closed });
         }
         let outcome = self.connections[index].take_in_backlog(&mut self.core);
         self.judge(index, outcome);

@@ -11,6 +11,8 @@ use super::{LISTENER, RDMA, Reactor, data_of};
 use crate::spec::rdma::Reject;
 use crate::target::connection::{Connection, Phase};
 use crate::target::mailbox::Message;
+use crate::target::stats::ListenerStats;
+use crate::target::traces::Cause;
 use crate::target::transport::{Adapter, Asked, Devices, Link, Owner};
 
 impl Reactor {
@@ -90,7 +92,7 @@ impl Reactor {
         for index in self.all() {
             let is_its = |link: &Link| matches!(link, Link::Rdma(rdma) if Rc::ptr_eq(rdma.adapter(), adapter));
             if self.connections.get(index).is_some_and(|connection| is_its(&connection.transport)) {
-                self.close_on(index, false);
+                self.close_on(index, false, Cause::Device);
             }
         }
         if let Some(devices) = &mut self.rdma {
@@ -120,8 +122,13 @@ impl Reactor {
                     shared.place_connection()
                 });
                 match (place, &self.rdma) {
-                    (None, Some(devices)) => devices.refuse(asked.incoming, Reject::NO_RESOURCES),
-                    (None, None) => {}
+                    (None, devices) => {
+                        let (peer, listener) = (asked.peer, asked.listener);
+                        if let Some(devices) = devices {
+                            devices.refuse(asked.incoming, Reject::NO_RESOURCES);
+                        }
+                        self.refuse_one_more(peer, listener);
+                    }
                     (Some(reactor), _) if reactor == self.core.reactor => self.take_asked(asked),
                     (Some(reactor), _) => shared.send(reactor, Message::ServeRdma(Box::new(asked))),
                 }
@@ -135,17 +142,18 @@ impl Reactor {
                 }
             }
             Event::Disconnected { number } | Event::Failed { number, .. } | Event::Refused { number, .. } => {
+                let cause = if matches!(event, Event::Disconnected { .. }) { Cause::Closed } else { Cause::ABORTED };
                 if let Some(index) = self.index_of(number) {
                     // Completions that came before the end count: a host may say goodbye with its last command.
                     self.poll_rdma();
                     self.act_on_completions();
                     if self.index_of(number) == Some(index) {
-                        self.close(index);
+                        self.close(index, cause);
                     }
                 }
             }
             Event::Removed { number } => match self.index_of(number) {
-                Some(index) => self.close_on(index, false),
+                Some(index) => self.close_on(index, false, Cause::Device),
                 None => {
                     if let Some(devices) = &mut self.rdma
                         && let Some(portal) = devices.portal(number)
@@ -181,7 +189,7 @@ impl Reactor {
                 devices.accept(&mut self.core, asked, token, data_of(token).u64(), (&self.epoll, RDMA))
             }),
             Err(error) => {
-                self.core.shared.warn(format!("a host that came in on {listener} is refused: {error}"));
+                self.core.shared.warn_of(peer, format!("a host that came in on {listener} is refused: {error}"));
                 None
             }
         };
@@ -192,6 +200,7 @@ impl Reactor {
         connection.phase = Phase::Connect;
         connection.counts_as_guest = true;
         self.core.guests += 1;
+        self.core.shared.tally.count(listener, ListenerStats::accept);
         self.connections.insert(connection);
     }
 

@@ -24,6 +24,7 @@ use crate::target::connection::Connection;
 use crate::target::controller::Controller;
 use crate::target::core::Core;
 use crate::target::mailbox::{Message, Token};
+use crate::target::traces::Cause;
 use crate::target::transport::Link;
 
 /// A question to all reactors, which ends when each of them has ended the connections of a host that are over: the
@@ -75,7 +76,7 @@ impl Reactor {
             self.connections.iter().filter(|(_, connection)| is_its(connection)).unzip();
         let over = are_over(&its);
         for (index, _) in indexes.into_iter().zip(over).filter(|(_, is_over)| *is_over) {
-            self.close(index);
+            self.close(index, Cause::Closed);
         }
     }
 

@@ -4,7 +4,8 @@ use rustix::event::epoll;
 
 use super::Reactor;
 use crate::target::connection::Phase;
-use crate::target::{afloat, fused, io, queued};
+use crate::target::traces::Cause;
+use crate::target::{afloat, fabrics, fused, io, queued};
 
 /// The time between looks at time limits, and at memory that may be given back.
 const TICK_NS: u64 = 500_000_000;
@@ -22,7 +23,7 @@ impl Reactor {
             self.lacks_memory = lacks_memory;
             let hanging = |(index, connection)| Some((afloat::hangs_since(connection, &self.core)?, index));
             if lacks_memory && let Some((_, longest)) = self.connections.iter().filter_map(hanging).min() {
-                self.close(longest);
+                self.close(longest, Cause::Memory);
             }
         }
     }
@@ -41,28 +42,35 @@ impl Reactor {
         for index in self.all() {
             let Some(connection) = self.connections.get_mut(index) else { continue };
             let over = match connection.phase {
-                Phase::Handshake | Phase::Connect => {
-                    self.core.draining || now.saturating_sub(connection.opened_ns) > handshake
-                }
-                Phase::Closing { until_ns } => now > until_ns,
+                Phase::Handshake | Phase::Connect => match self.core.draining {
+                    true => Some(Cause::TargetEnds),
+                    false => (now.saturating_sub(connection.opened_ns) > handshake).then_some(Cause::NoConnect),
+                },
+                Phase::Closing { until_ns } => (now > until_ns).then_some(Cause::Closed),
                 Phase::Ready => {
                     let is_expired = connection.is_admin()
                         && connection.controller.as_ref().is_some_and(|controller| controller.is_expired(now));
                     let is_unproven = connection.exchange.is_some() && now.saturating_sub(connection.opened_ns) > proof;
-                    is_expired
-                        || is_unproven
-                        || connection.is_too_slow(now, &limits)
-                        || (self.core.draining && connection.is_idle())
+                    if is_unproven {
+                        fabrics::unproven(connection, &self.core, "it has not proven its key in time");
+                    }
+                    let causes = [
+                        (is_expired, Cause::KeepAlive),
+                        (is_unproven, Cause::NoProof),
+                        (connection.is_too_slow(now, &limits), Cause::TooSlow),
+                        (self.core.draining && connection.is_idle(), Cause::TargetEnds),
+                    ];
+                    causes.into_iter().find_map(|(holds, cause)| holds.then_some(cause))
                 }
             };
             if self.core.draining {
                 fused::give_up(connection, &mut self.core);
             }
-            if !over {
+            if over.is_none() {
                 io::give_back(connection, &mut self.core, limits.hold.as_nanos() as u64);
             }
-            if over {
-                self.close(index);
+            if let Some(cause) = over {
+                self.close(index, cause);
             } else {
                 connection.shrink();
                 queued::count(connection, &mut self.core);

@@ -182,7 +182,7 @@ impl Request {
             }
         };
         reservations.change(rules).map_err(|error| {
-            target.warn(format!("a reservation was refused: {error}"));
+            target.warn_of(None, format!("a reservation was refused: {error}")); // a host may try again and again
             Status::INTERNAL_ERROR
         })?;
         Ok(consequences)

@@ -9,6 +9,7 @@ use crate::spec::Command;
 use crate::target::connection::{Breach, COMMANDS_BEFORE_CONNECT, Connection, Ended};
 use crate::target::core::Core;
 use crate::target::queued;
+use crate::target::traces::Cause;
 use crate::target::transport::Sink;
 
 /// A capsule that waits.
@@ -82,7 +83,7 @@ impl Payload<'_> {
     /// The first `bytes` bytes of the data.
     fn copy(&self, bytes: u32) -> Result<Vec<u8>, Ended> {
         let mut copy = Vec::new();
-        copy.try_reserve_exact(bytes as usize).map_err(|_| Ended::Gone)?;
+        copy.try_reserve_exact(bytes as usize).map_err(|_| Ended::Gone(Cause::NO_MEMORY))?;
         copy.resize(bytes as usize, 0);
         self.read(&mut copy);
         Ok(copy)
@@ -98,7 +99,7 @@ impl Connection {
         match completion.status {
             Status::Success => {}
             Status::LocalLength => return Err(Ended::Breach(Breach::CapsuleTooLong)),
-            _ => return Err(Ended::Gone),
+            _ => return Err(Ended::Gone(Cause::ABORTED)),
         }
         if self.is_closing() {
             return Ok(()); // nobody listens any more

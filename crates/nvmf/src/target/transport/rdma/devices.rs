@@ -136,10 +136,10 @@ impl Devices {
         number: Number,
         epoll: (&OwnedFd, u64),
     ) -> Option<Rdma> {
-        let Asked { mut incoming, listener, private_data, reads, .. } = asked;
+        let Asked { mut incoming, listener, private_data, reads, peer } = asked;
         let shared = Arc::clone(&core.shared);
         let warn = |what: &str, error: &io::Error| {
-            shared.warn(format!("a host that came in on {listener} is refused: {what}: {error}"));
+            shared.warn_of(peer, format!("a host that came in on {listener} is refused: {what}: {error}"));
         };
         if let Err(error) = self.verbs.adopt(&self.channel, &mut incoming) {
             warn("its request cannot go to another reactor", &error);

@@ -40,6 +40,7 @@ use crate::target::connection::{Connection, Ended};
 use crate::target::core::Core;
 use crate::target::io as io_command;
 use crate::target::portal::Portal;
+use crate::target::traces::Cause;
 pub(in crate::target) use adapter::{Adapter, Owner};
 use capsules::Backlog;
 pub(in crate::target) use devices::{Devices, cannot_listen};
@@ -317,7 +318,7 @@ impl Connection {
         }
         core.ended_work = ended;
         if !is_success {
-            return Err(Ended::Gone);
+            return Err(Ended::Gone(Cause::ABORTED));
         }
         if self.transport.rdma().queue.has_waiting() || self.is_closing() {
             self.mark_dirty(core);

@@ -15,6 +15,7 @@ use crate::target::controller::Controller;
 use crate::target::core::Core;
 use crate::target::mailbox::Token;
 use crate::target::portal::Portal;
+use crate::target::traces::Cause;
 use crate::target::transport::Link;
 
 /// Bytes of commands that a connection keeps before it stops reading.
@@ -161,7 +162,7 @@ impl Connection {
         let Some(aside) = self.transport.tcp_mut().aside.as_mut().filter(|_| layout.kind == PduType::CapsuleCmd) else {
             return Ok(false);
         };
-        aside.bytes.try_reserve(layout.total() as usize).map_err(|_| Ended::Gone)?;
+        aside.bytes.try_reserve(layout.total() as usize).map_err(|_| Ended::Gone(Cause::NO_MEMORY))?;
         aside.bytes.extend_from_slice(header);
         aside.left = layout.total() as usize - header.len();
         Ok(true)

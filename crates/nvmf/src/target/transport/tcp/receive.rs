@@ -12,6 +12,7 @@ use crate::target::afloat;
 use crate::target::connection::{Connection, Ended};
 use crate::target::core::Core;
 use crate::target::queued;
+use crate::target::traces::Cause;
 use crate::target::transport::{Link, Sink};
 
 /// Receive calls for one I/O queue before other connections have their turn; one call for any other connection.
@@ -44,7 +45,7 @@ impl Connection {
 
     /// Keeps bytes in the backlog: the connection cannot act on them yet.
     fn keep(&mut self, bytes: &[u8]) -> Result<(), Ended> {
-        self.transport.tcp_mut().backlog.try_reserve_exact(bytes.len()).map_err(|_| Ended::Gone)?;
+        self.transport.tcp_mut().backlog.try_reserve_exact(bytes.len()).map_err(|_| Ended::Gone(Cause::NO_MEMORY))?;
         self.transport.tcp_mut().backlog.extend_from_slice(bytes);
         Ok(())
     }
@@ -85,7 +86,7 @@ impl Connection {
                 return Ok(());
             }
             let (received, direct, asked) = match self.read(scratch) {
-                Ok((0, ..)) => return Err(Ended::Gone),
+                Ok((0, ..)) => return Err(Ended::Gone(Cause::Closed)),
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -272,7 +273,7 @@ impl Connection {
             Sink::Nothing => {}
             Sink::Admin(most) => {
                 let room = (most as usize).saturating_sub(tcp.admin_data.len()).min(data.len());
-                tcp.admin_data.try_reserve_exact(room).map_err(|_| Ended::Gone)?;
+                tcp.admin_data.try_reserve_exact(room).map_err(|_| Ended::Gone(Cause::NO_MEMORY))?;
                 tcp.admin_data.extend_from_slice(&data[..room]);
             }
             Sink::Command(index) => {

@@ -5,6 +5,7 @@ use crate::spec::Command;
 use crate::target::command::Stage;
 use crate::target::connection::{Breach, Connection, Ended, Phase};
 use crate::target::core::Core;
+use crate::target::traces::Cause;
 use crate::target::transport::Sink;
 
 impl Connection {
@@ -18,7 +19,7 @@ impl Connection {
             (Pdu::CapsuleCmd(command), Phase::Ready | Phase::Connect) => self.command(core, command, layout),
             (Pdu::H2cData(data), Phase::Ready | Phase::Connect) => self.host_data(core, &data),
             (Pdu::IcReq(request), Phase::Handshake) => self.handshake(core, &request),
-            (Pdu::TermReq { .. }, _) => return Err(Ended::Gone),
+            (Pdu::TermReq { .. }, _) => return Err(Ended::Gone(Cause::Accused)),
             (Pdu::IcReq(_), _) => Err(Fault::sequence(layout.kind, "the handshake is over")),
             (_, Phase::Handshake) => Err(Fault::sequence(layout.kind, "a connection begins with ICReq")),
             _ => Err(Fault::sequence(layout.kind, "not now")),

@@ -37,6 +37,15 @@ pub fn utc(unix_seconds: u64) -> String {
     format!("{year}-{:02}-{day:02} {:02}:{:02}:{:02} UTC", month + 1, second / 3600, second / 60 % 60, second % 60)
 }
 
+/// `2026-11-20T13:17:07.250000Z` (RFC 3339).
+pub fn rfc3339(unix_microseconds: u64) -> String {
+    let (unix_seconds, microsecond) = (unix_microseconds / 1_000_000, unix_microseconds % 1_000_000);
+    let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{microsecond:06}Z", month + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,5 +56,6 @@ mod tests {
         assert_eq!(ctime(1_795_180_627), "Fri Nov 20 13:17:07 2026");
         assert_eq!(utc(951_782_400), "2000-02-29 00:00:00 UTC");
         assert_eq!(utc(4_107_542_399), "2100-02-28 23:59:59 UTC");
+        assert_eq!(rfc3339(1_795_180_627_000_250), "2026-11-20T13:17:07.000250Z");
     }
 }
