@@ -101,8 +101,8 @@ const FALSE_SURPLUS: f64 = 0.001;
 /// The probability of a false burst at a range of rates of an open loop: one or two rates show the limit by a few
 /// visits, and a false burst takes the word only from rates that gave more than the limit.
 const FALSE_SURPLUS_OF_A_RATE: f64 = 0.05;
-/// The probability of a false suspicion, which costs no more than the precision of slices.
-const SUSPECTED: f64 = 0.5;
+/// The probability of a false suspicion at one range, which costs no more than the precision of slices.
+const SUSPECTED: f64 = 0.045;
 /// A visit with this part of the usual surplus was drained before its second half.
 const DRAINED: f64 = 0.5;
 /// Drained visits within this part of their median show the limit.
@@ -138,8 +138,7 @@ impl Bucket {
     /// True if the visits may have begun with a burst.
     pub fn is_suspected(starts: &[Start]) -> bool {
         let depths: BTreeSet<usize> = starts.iter().map(|start| start.depth).collect();
-        let ranges = depths.len() * (depths.len() + 1) / 2;
-        drained_range(starts, &depths, SUSPECTED / (2 * ranges.max(1)) as f64).is_some()
+        drained_range(starts, &depths, SUSPECTED).is_some()
     }
 
     /// The burst of an open loop's visits, at rates that the storage surely does not keep up with.

@@ -132,7 +132,7 @@ fn line_of(seen: &Seen) -> LoadLine {
     let low = quantile(drawn.iter().map(|(shape, shift)| shape.pooled + shift), 0.025);
     let high = quantile(drawn.iter().map(|(shape, shift)| shape.top + shift), 0.975);
     let (slowest, fastest) = span(&effects);
-    let scatter = scatter(&effects, seen.scattered);
+    let scatter = scattered(&effects, seen.scattered);
     // Nothing tells which of the states that the visits saw is the storage: the interval holds a typical visit.
     let typical = if scatter.is_some() { TYPICAL * effects.error } else { 0.0 };
     let low = (low + slowest).min(measured.pooled - typical);
@@ -168,12 +168,13 @@ fn line_of(seen: &Seen) -> LoadLine {
     });
     // Scattered visits name the depth that surely collapsed, whatever the law of their errors.
     let fallen = seen.collapsed(&levels, &effects, pooled + OVERLOAD_FRACTION.ln());
-    let fallen = fallen.filter(|_| scatter.is_some()).map(|(first, depth)| {
+    let is_scattered = scattered(&effects, SCATTERED).is_some();
+    let fallen = fallen.filter(|_| is_scattered).map(|(first, depth)| {
         let least = overload.map_or(seen.x[first - 1], |overload| overload.low.min(seen.x[first - 1]));
         let low = least.max(load_line.low) * JUST_BEYOND;
         seen.estimate((low, seen.x[depth]), (low, seen.x[depth]))
     });
-    let overload = if scatter.is_some() { fallen } else { overload };
+    let overload = if is_scattered { fallen } else { overload };
     LoadLine {
         plateau_iops,
         load_line: Some(load_line).filter(|_| unnamed.is_none()),
@@ -253,9 +254,9 @@ const CHANGED: &str = "the machine changed during the sweep";
 
 /// The difference between visits to the same depths, in words, where it is too large for the fit's own errors; None
 /// where the visits agree.
-fn scatter(effects: &Effects, scattered: f64) -> Option<String> {
+fn scattered(effects: &Effects, largest: f64) -> Option<String> {
     let odd = effects.odd_part();
-    if effects.error > scattered * (1.0 - HIDDEN * odd) {
+    if effects.error > largest * (1.0 - HIDDEN * odd) {
         return Some(format!("visits to the same point differ by {}", percent(effects.error)));
     }
     (odd > OFTEN).then(|| format!("{} of the visits do not agree with the others at the same point", percent(odd)))
@@ -265,7 +266,7 @@ fn scatter(effects: &Effects, scattered: f64) -> Option<String> {
 fn reason_against(effects: &Effects) -> Option<String> {
     let changed = |how: String| Some(format!("{CHANGED}: {how}"));
     if effects.error > LARGEST_ERROR || effects.odd_part() > MOST_ODD {
-        return scatter(effects, SCATTERED).and_then(changed);
+        return scattered(effects, SCATTERED).and_then(changed);
     }
     let (slowest, fastest) = span(effects);
     if fastest - slowest > LARGEST_SPAN {

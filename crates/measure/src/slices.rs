@@ -47,7 +47,7 @@ pub const SETTLE_NS: u64 = 10_000_000;
 const SHORTEST_NS: u64 = 50_000_000;
 /// Long slices are this many times as long as short ones.
 const LONG: u64 = 4;
-/// Slices that have to be longer than this are no shorter than visits.
+/// Slices that have to be longer than this are as long as visits.
 const LONGEST_NS: u64 = 150_000_000;
 /// Completions of a slice, in the mean.
 const COMPLETIONS: f64 = 50.0;
@@ -61,7 +61,7 @@ const LEAST: f64 = 0.01;
 /// The probability of a false memory, at each look.
 const FALSE_MEMORY: f64 = 0.003;
 
-/// The length of a short slice of a sweep; None where slices would be no shorter than visits, or nothing is known yet.
+/// The length of a short slice of a sweep; None where slices would be as long as visits, or nothing is known yet.
 fn short_ns(points: &[Point]) -> Option<u64> {
     // The part of the mean latency of the requests in flight that is not the queue's: variance over mean.
     let tail = |point: &Point| {
