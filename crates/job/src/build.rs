@@ -812,6 +812,7 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
     let fresh = || Draft { lenient: imposed.lenient, ..Draft::default() };
     let mut globals = fresh();
     let mut waits = Vec::new();
+    let mut first: u32 = 0;
     for (index, source) in std::iter::once(command_line).chain(files).enumerate() {
         let later_file = index > 1;
         if later_file {
@@ -850,6 +851,8 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
                 let awaits = draft.setting("wait_for").map(|setting| setting.place.clone());
                 let (mut job, warnings) = draft.finish(imposed)?;
                 job.options = written(section);
+                job.process.first = first;
+                first = first.wrapping_add(job.process.clones.max(1));
                 waits.push(awaits);
                 plan.jobs.push(job);
                 plan.warnings.extend(warnings);

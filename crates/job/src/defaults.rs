@@ -139,6 +139,7 @@ impl Default for Job {
             },
             process: Process {
                 clones: 1,
+                first: 0,
                 thread: false,
                 group_reporting: false,
                 cpus: Vec::new(),
@@ -172,6 +173,7 @@ impl Default for Job {
             iolog: Iolog { time_scale_percent: 100, scale: 1, ..Iolog::default() },
             errors: Errors::default(),
             reporting: Reporting {
+                tells_ops: false,
                 slat_percentiles: false,
                 clat_percentiles: true,
                 lat_percentiles: false,

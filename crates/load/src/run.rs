@@ -18,6 +18,8 @@ pub struct Control<'a> {
     pub stop: Arc<AtomicBool>,
     /// Called a few times a second from the thread that called [`run`].
     pub progress: Option<&'a mut dyn FnMut(&Progress)>,
+    /// Called before each call of `progress`, with the state of each clone and the number of its job.
+    pub clones: Option<&'a mut dyn FnMut(&[(usize, CloneState)])>,
     /// An interval in nanoseconds, and the function that gets the result so far after each interval while load runs;
     /// `u64::MAX`: only when [`Control::status_wanted`] asks.
     pub status: Option<(u64, &'a mut dyn FnMut(RunResult))>,
@@ -45,6 +47,25 @@ pub enum Phase {
     Run,
     /// Written blocks are read back and checked.
     Verify,
+}
+
+/// The state of a clone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloneState {
+    /// The clone's turn has not come yet.
+    Waiting,
+    /// The clone prepares itself.
+    Layout,
+    /// Its load is not measured yet.
+    Ramp,
+    /// Its load runs and is measured.
+    Run,
+    /// It reads written blocks back.
+    Verify,
+    /// It has ended.
+    Ended,
+    /// It has ended with an error.
+    Failed,
 }
 
 /// A moment of a run.
