@@ -177,6 +177,28 @@ fn the_line_of_status_is_fios() {
     assert!(!with(&["--runtime=2"]).contains("Jobs: "), "without a terminal");
 }
 
+/// fio makes no file under `--readonly`, not even one that a job is to read.
+#[test]
+fn readonly_makes_no_file() {
+    let directory = directory();
+    let job = ["--readonly", "--name=j", "--filename=data", "--rw=read", "--size=64k"];
+    for length in [None, Some(32 << 10)] {
+        if let Some(length) = length {
+            std::fs::write(directory.path().join("data"), vec![1; length]).unwrap();
+        }
+        let output = fio(directory.path(), &job);
+        assert!(
+            output.status.code() == Some(1) && stderr(&output).contains("--readonly forbids"),
+            "{}",
+            stderr(&output)
+        );
+        let there = std::fs::metadata(directory.path().join("data")).ok().map(|file| file.len() as usize);
+        assert_eq!(there, length);
+    }
+    std::fs::write(directory.path().join("data"), vec![1; 64 << 10]).unwrap();
+    assert!(fio(directory.path(), &job).status.success());
+}
+
 /// `--debug=io` prints each request in fio's form: its t/t64-switch.sh reads the offsets.
 #[test]
 fn requests_are_printed_on_demand() {

@@ -271,6 +271,7 @@ impl Draft {
                 "leave one of them out",
             );
         }
+        self.job.files.read_only = imposed.read_only;
         self.job.allow.mounted_write |= imposed.allow.mounted_write;
         self.job.allow.signature_write |= imposed.allow.signature_write;
         if (self.priority, self.priority_hint) != ((None, None), None) {

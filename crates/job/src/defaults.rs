@@ -53,6 +53,7 @@ impl Default for Job {
                 names: Vec::new(),
                 directories: Vec::new(),
                 format: "$jobname.$jobnum.$filenum".into(),
+                read_only: false,
                 unique: true,
                 opendir: None,
                 count: 1,

@@ -56,15 +56,15 @@ pub enum CloneState {
     Waiting,
     /// The clone prepares itself.
     Layout,
-    /// Its load is not measured yet.
+    /// The clone's load is not measured yet.
     Ramp,
-    /// Its load runs and is measured.
+    /// The clone's load runs and is measured.
     Run,
-    /// It reads written blocks back.
+    /// The clone reads written blocks back.
     Verify,
-    /// It has ended.
+    /// The clone has ended.
     Ended,
-    /// It has ended with an error.
+    /// The clone has ended with an error.
     Failed,
 }
 
