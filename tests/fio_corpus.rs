@@ -1,5 +1,5 @@
-//! Job files and command lines in the shapes that public repositories use: Plimsoll, called as `fio`, accepts those that
-//! fio accepts, and transfers as much.
+//! Job files and command lines in the shapes that public repositories use: Plimsoll, called as `fio`, accepts those
+//! that fio accepts, and transfers as much.
 
 mod common;
 use common::*;

@@ -19,6 +19,7 @@ pub struct Control<'a> {
     /// Called a few times a second from the thread that called [`run`].
     pub progress: Option<&'a mut dyn FnMut(&Progress)>,
     /// Called before each call of `progress`, with the state of each clone and the number of its job.
+    #[allow(clippy::type_complexity, reason = "an alias of a dyn type would lose the lifetime")]
     pub clones: Option<&'a mut dyn FnMut(&[(usize, CloneState)])>,
     /// An interval in nanoseconds, and the function that gets the result so far after each interval while load runs;
     /// `u64::MAX`: only when [`Control::status_wanted`] asks.
