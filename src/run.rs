@@ -1,5 +1,6 @@
 //! `plimsoll run`: job files and job options, as fio takes them.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write;
@@ -21,6 +22,7 @@ use measure::schema::{Document, Ended, RunResult};
 use crate::command_line::{Arguments, Subcommand};
 use crate::crew::{self, Crew, Joined};
 use crate::exit::Exit;
+use crate::fio::status_line::StatusLine;
 use crate::interrupt::Interrupt;
 use crate::live_load::LiveLoad;
 use crate::progress::{Bar, Show, phase_name};
@@ -101,6 +103,7 @@ fn alone(manner: Manner, words: Vec<OsString>, interrupt: Interrupt) -> anyhow::
             if invocation.run.print_seeds {
                 load::draw_seeds(&mut plan);
             }
+            plan.jobs.iter_mut().for_each(|job| job.reporting.tells_ops = invocation.run.print_ops);
             plan.warnings.extend(load::doubts_of_space(&plan));
             measure(&invocation, &plan, interrupt)
         }
@@ -225,7 +228,8 @@ fn planned(invocation: &Invocation, rank: &Rank) -> anyhow::Result<Plan> {
 /// The progress of a run, as the flags want it shown.
 fn bar(run: &RunOptions) -> Bar {
     let mut bar = Bar::new(match run.eta {
-        _ if run.quiet => Show::Never,
+        // fio's line is another one.
+        _ if run.quiet || run.reads_as_fio => Show::Never,
         Eta::Auto => Show::Auto,
         Eta::Always => Show::Always,
         Eta::Never => Show::Never,
@@ -254,7 +258,13 @@ fn measure(invocation: &Invocation, plan: &Plan, interrupt: Interrupt) -> anyhow
     // fio's other way to ask for a status: a file of this name, which it removes.
     let dump = invocation.run.reads_as_fio.then(|| std::env::temp_dir().join("fio-dump-status"));
     let wanted = Arc::clone(&interrupt.status_wanted);
+    let mut status_line = if invocation.run.reads_as_fio { StatusLine::new(&invocation.run, plan) } else { None };
+    let states = RefCell::new(Vec::new());
+    let mut clones = |now: &[(usize, load::CloneState)]| states.replace(now.to_vec()).clear();
     let mut tick = |now: &load::Progress| {
+        if let Some(line) = &mut status_line {
+            line.show(now, &states.borrow());
+        }
         trigger.look(now.elapsed_ns);
         if dump.as_ref().is_some_and(|file| std::fs::remove_file(file).is_ok()) {
             wanted.store(true, Relaxed);
@@ -263,10 +273,18 @@ fn measure(invocation: &Invocation, plan: &Plan, interrupt: Interrupt) -> anyhow
         live.add(now, depth);
     };
     let mut out = Reports::new(&invocation.run, plan);
+    out.begin();
     let mut status = |result: RunResult| out.add(&result);
     let status = Some((invocation.run.status_interval_ns.unwrap_or(u64::MAX), &mut status as _));
     let Interrupt { stop, signalled, status_wanted, .. } = interrupt;
-    let mut control = Control { stop, progress: Some(&mut tick), status, status_wanted, ..Control::default() };
+    let mut control = Control {
+        stop,
+        progress: Some(&mut tick),
+        clones: Some(&mut clones),
+        status,
+        status_wanted,
+        ..Control::default()
+    };
     let result = load::run(plan, &mut control)?;
     drop(bar);
 
@@ -401,6 +419,13 @@ impl<'a> Reports<'a> {
             notes += &crate::fio::opening(plan);
         }
         Reports { run, notes, text: String::new(), outcome: Ok(()) }
+    }
+
+    /// Prints what fio prints before the load runs, so that its lines of status stand below.
+    fn begin(&mut self) {
+        if self.run.reads_as_fio && self.run.output.is_none() && !self.run.quiet {
+            self.outcome = output::print(&std::mem::take(&mut self.notes));
+        }
     }
 
     fn add(&mut self, result: &RunResult) {

@@ -31,12 +31,12 @@ fn the_version_is_one_of_fio_3() {
 #[test]
 fn notes_stand_in_the_report_and_not_on_standard_error() {
     let directory = directory();
-    let doubtful = [&NULL[..], &["--debug=io", "--numjobs=2", "--rate_iops=1000000"]].concat();
+    let doubtful = [&NULL[..], &["--debug=file", "--numjobs=2", "--rate_iops=1000000"]].concat();
     let output = fio(directory.path(), &doubtful);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stderr(&output), "");
     assert!(
-        stdout(&output).starts_with("note: --debug has an effect with random and parse only"),
+        stdout(&output).starts_with("note: --debug has an effect with random, parse and io only"),
         "{}",
         stdout(&output)
     );
@@ -153,6 +153,80 @@ fn the_seeds_of_a_run_are_printed_on_request() {
     assert_ne!(seeds(&["--allrandrepeat=0"]), seeds(&["--allrandrepeat=0"]));
     assert_eq!(seeds(&["--randrepeat=0", "--randseed=5"]), seeds(&["--randseed=5"]));
     assert_ne!(seeds(&["--randseed=6"]), seeds(&["--randseed=5"]));
+}
+
+/// The line of status: on standard output, where fio has it, and only where fio would show it.
+#[test]
+fn the_line_of_status_is_fios() {
+    let directory = directory();
+    let job =
+        ["--name=j", "--ioengine=null", "--size=1g", "--rw=randread", "--rate_iops=500", "--time_based", "--runtime=4"];
+    let with = |more: &[&str]| stdout(&fio(directory.path(), &[&job[..], more].concat()));
+    let text = with(&["--eta=always"]);
+    let (opening, rest) = text.split_once("Starting 1 process\n").expect("the opening stands above the line");
+    assert!(opening.contains("rw=randread"));
+    let lines: Vec<&str> = rest.split('\r').filter(|line| line.starts_with("Jobs: ")).collect();
+    assert!(lines[0].starts_with("Jobs: 1 (f=1), 0-500 IOPS"), "{lines:?}");
+    let told = lines.iter().find(|line| line.contains("[eta 00m:")).expect("the third second tells of the end");
+    assert!(told.contains(": [r(1)][") && told.contains("%][r=") && told.contains(" IOPS]["), "{told}");
+    assert!(rest.contains("\nRun status group 0"));
+    // Reports for programs stand alone.
+    for format in ["--output-format=json", "--output-format=terse"] {
+        assert!(!with(&["--eta=always", "--runtime=2", format]).contains("Jobs: "));
+    }
+    assert!(!with(&["--runtime=2"]).contains("Jobs: "), "without a terminal");
+}
+
+/// fio makes no file under `--readonly`, not even one that a job is to read.
+#[test]
+fn readonly_makes_no_file() {
+    let directory = directory();
+    let job = ["--readonly", "--name=j", "--filename=data", "--rw=read", "--size=64k"];
+    for length in [None, Some(32 << 10)] {
+        if let Some(length) = length {
+            std::fs::write(directory.path().join("data"), vec![1; length]).unwrap();
+        }
+        let output = fio(directory.path(), &job);
+        assert!(
+            output.status.code() == Some(1) && stderr(&output).contains("--readonly forbids"),
+            "{}",
+            stderr(&output)
+        );
+        let there = std::fs::metadata(directory.path().join("data")).ok().map(|file| file.len() as usize);
+        assert_eq!(there, length);
+    }
+    std::fs::write(directory.path().join("data"), vec![1; 64 << 10]).unwrap();
+    assert!(fio(directory.path(), &job).status.success());
+}
+
+/// `--debug=io` prints each request in fio's form: its t/t64-switch.sh reads the offsets.
+#[test]
+fn requests_are_printed_on_demand() {
+    let directory = directory();
+    let job = ["--name=j", "--size=64k", "--rw=write", "--debug=io"];
+    for engine in
+        [&["--ioengine=null"][..], &["--filename=data"], &["--filename=data", "--ioengine=libaio", "--iodepth=8"]]
+    {
+        let said = |output: &Output, step: &str| -> Vec<String> {
+            let marked = format!("{step}: io_u ");
+            let text = stdout(output);
+            let lines = text.lines().filter(|line| line.starts_with("io       ") && line.contains(&marked));
+            lines.map(|line| line.split_once(": off=").expect("an offset").1.to_owned()).collect()
+        };
+        let words = [&job[..], engine].concat();
+        let ours = fio(directory.path(), &words);
+        let (queued, mut completed) = (said(&ours, "queue"), said(&ours, "complete"));
+        assert_eq!(queued[15], format!("0xf000,len=0x1000,ddir=1,file={}", queued[0].rsplit('=').next().unwrap()));
+        if has_program("fio") {
+            let theirs = Command::new("fio").current_dir(directory.path()).args(&words).output().unwrap();
+            assert_eq!(said(&theirs, "queue"), queued, "{engine:?}");
+        }
+        // Requests that are in flight together may end in another order.
+        completed.sort();
+        let mut queued = queued;
+        queued.sort();
+        assert_eq!(completed, queued, "{engine:?}");
+    }
 }
 
 /// fio counts the writes that verify_only only goes through on paper; under Plimsoll's name, nothing was written.

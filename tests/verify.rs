@@ -144,6 +144,19 @@ fn trims_of_written_blocks_are_refused_where_they_cannot_be() {
     refused(&["--rw=write", "--verify_only"], "cannot tell which blocks an earlier run with trim_percentage trimmed");
 }
 
+/// The second run asks for the blocks of the first, whatever their jobs are called, also where both skip blocks.
+#[test]
+fn a_part_of_the_blocks_is_verified_under_another_name() {
+    for part in [&["--number_ios=64"][..], &["--io_size=256k"], &["--norandommap", "--loops=2"]] {
+        let directory = directory();
+        let shared = ["--filename=data", "--size=1m", "--bs=4k", "--verify=crc32c"];
+        let job = |words: &[&str]| succeed(directory.path(), &[&["run"], words, &shared, part].concat());
+        job(&["--name=writes", "--rw=randwrite", "--do_verify=0"]);
+        job(&["--name=reads", "--rw=randread"]);
+        job(&["--name=looks", "--rw=randwrite", "--verify_only"]);
+    }
+}
+
 /// As in fio: an engine that stores no data is not accused of wrong data.
 #[test]
 fn an_engine_without_content_is_read_back_and_not_compared() {

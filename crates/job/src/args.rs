@@ -143,6 +143,8 @@ pub struct RunOptions {
     pub counts_rehearsed: bool,
     /// `--debug=random`: print the seeds before the report.
     pub print_seeds: bool,
+    /// `--debug=io`: print each op.
+    pub print_ops: bool,
     /// `--debug=parse`: print the settings before anything else.
     pub print_settings: bool,
     /// `--aux-path`: directory of the files with verify states.
@@ -373,14 +375,15 @@ pub static FLAGS: &[Flag] = &[
         "debug",
         Takes::Value,
         "TYPE[,...]",
-        "With random, print the seeds of all random decisions; with parse, print the settings; without effect otherwise",
+        "With random, print the seeds of all random decisions; with parse, the settings; with io, each request",
         |i, v| {
             let asks = |wanted: &str| v.split(',').any(|kind| kind == wanted || kind == "all");
-            (i.run.print_seeds, i.run.print_settings) =
-                (i.run.print_seeds || asks("random"), i.run.print_settings || asks("parse"));
-            if v.split(',').any(|kind| kind != "random" && kind != "parse") {
+            i.run.print_seeds |= asks("random");
+            i.run.print_settings |= asks("parse");
+            i.run.print_ops |= v.split(',').any(|kind| kind == "io");
+            if v.split(',').any(|kind| !["random", "parse", "io"].contains(&kind)) {
                 i.notes.push(
-                    "--debug has an effect with random and parse only: --check prints doubts about the jobs".into(),
+                    "--debug has an effect with random, parse and io only: --check prints doubts about the jobs".into(),
                 );
             }
             Ok(())

@@ -271,6 +271,7 @@ impl Draft {
                 "leave one of them out",
             );
         }
+        self.job.files.read_only = imposed.read_only;
         self.job.allow.mounted_write |= imposed.allow.mounted_write;
         self.job.allow.signature_write |= imposed.allow.signature_write;
         if (self.priority, self.priority_hint) != ((None, None), None) {
@@ -812,6 +813,7 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
     let fresh = || Draft { lenient: imposed.lenient, ..Draft::default() };
     let mut globals = fresh();
     let mut waits = Vec::new();
+    let mut first: u32 = 0;
     for (index, source) in std::iter::once(command_line).chain(files).enumerate() {
         let later_file = index > 1;
         if later_file {
@@ -850,6 +852,8 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
                 let awaits = draft.setting("wait_for").map(|setting| setting.place.clone());
                 let (mut job, warnings) = draft.finish(imposed)?;
                 job.options = written(section);
+                job.process.first = first;
+                first = first.wrapping_add(job.process.clones.max(1));
                 waits.push(awaits);
                 plan.jobs.push(job);
                 plan.warnings.extend(warnings);

@@ -53,6 +53,7 @@ impl Default for Job {
                 names: Vec::new(),
                 directories: Vec::new(),
                 format: "$jobname.$jobnum.$filenum".into(),
+                read_only: false,
                 unique: true,
                 opendir: None,
                 count: 1,
@@ -140,6 +141,7 @@ impl Default for Job {
             },
             process: Process {
                 clones: 1,
+                first: 0,
                 thread: false,
                 group_reporting: false,
                 cpus: Vec::new(),
@@ -173,6 +175,7 @@ impl Default for Job {
             iolog: Iolog { time_scale_percent: 100, scale: 1, ..Iolog::default() },
             errors: Errors::default(),
             reporting: Reporting {
+                tells_ops: false,
                 slat_percentiles: false,
                 clat_percentiles: true,
                 lat_percentiles: false,

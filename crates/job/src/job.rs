@@ -7,6 +7,7 @@ use std::sync::Arc;
 use measure::{Direction, PerDirection};
 
 use crate::threads::Recording;
+use crate::workload::random::clone_seed;
 
 mod files;
 mod verify;
@@ -288,9 +289,11 @@ pub struct Precondition {
 /// `random_generator=`. All generators of Plimsoll have 64 bits; fio's names are accepted for their coverage behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Generator {
-    /// `tausworthe`, `tausworthe64`: random with a coverage map.
+    /// `tausworthe64`, and the default: random with a coverage map.
     #[default]
     Mapped,
+    /// `tausworthe`: random with a coverage map; without a map, of 2^32 places at most, as fio's has 32 bits.
+    Coarse,
     /// `lfsr`: a permutation: full coverage without a map.
     Permutation,
 }
@@ -419,6 +422,11 @@ pub struct Slice {
 }
 
 impl Job {
+    /// The seed of one clone (0..numjobs): the root of all its random streams.
+    pub fn clone_seed(&self, clone: u32) -> u64 {
+        clone_seed(self.pattern.seed, self.process.first.wrapping_add(clone))
+    }
+
     /// True if the job runs for a while before it measures.
     pub fn has_ramp(&self) -> bool {
         self.time.ramp_ns > 0 || self.time.ramp_bytes > 0 || self.iolog.threads.is_some()
@@ -489,6 +497,8 @@ pub struct PriorityShare {
 pub struct Process {
     /// `numjobs`: number of clones of the job.
     pub clones: u32,
+    /// The number of the job's first clone among all clones of the plan (0..).
+    pub first: u32,
     /// `thread`: clones are threads; child processes otherwise.
     pub thread: bool,
     /// `group_reporting`: one result for the whole group.
@@ -716,6 +726,8 @@ impl Errors {
 /// Contents of the report, and logs over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reporting {
+    /// `--debug=io`: a line for each op on standard output.
+    pub tells_ops: bool,
     /// `slat_percentiles`: report percentiles of submission latency.
     pub slat_percentiles: bool,
     /// `clat_percentiles`: report percentiles of completion latency.

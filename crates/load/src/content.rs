@@ -6,7 +6,7 @@
 
 use job::Job;
 use job::job::{Buffers, WorkingSet};
-use job::workload::random::{self, Random, mix};
+use job::workload::random::{Random, mix};
 
 /// Bytes of the unit that storage compares and compresses at the least.
 const SECTOR: usize = 512;
@@ -70,7 +70,7 @@ impl Filler {
     /// The filler of clone `clone` of `job`: as [`Filler::new`], with the smallest write as the unit of repetition.
     pub fn for_job(job: &Job, clone: u32) -> Filler {
         let smallest = job.blocks.range.write.0;
-        let mut filler = Filler::new(&job.buffers, clone_seed_of(job, clone)).repeating(smallest as usize);
+        let mut filler = Filler::new(&job.buffers, job.clone_seed(clone)).repeating(smallest as usize);
         if let Kind::Fresh(fresh) = &mut filler.kind
             && let Some((set, _)) = &mut fresh.set
             && set.global
@@ -85,7 +85,7 @@ impl Filler {
     /// writes, but differ: a device cannot take a write for one that changes nothing.
     pub fn for_layout(job: &Job, clone: u32) -> Filler {
         let mut filler = Filler::for_job(job, clone);
-        filler.random = Random::new(mix(clone_seed_of(job, clone) ^ LAYOUT));
+        filler.random = Random::new(mix(job.clone_seed(clone) ^ LAYOUT));
         if let Kind::Fresh(fresh) = &mut filler.kind
             && let Some((set, _)) = &fresh.set
         {
@@ -255,10 +255,6 @@ impl Body {
 /// `pattern` repeated to whole periods of at least `bytes` bytes.
 fn repeated(pattern: &[u8], bytes: usize) -> Vec<u8> {
     pattern.repeat(bytes.div_ceil(pattern.len()).max(1))
-}
-
-fn clone_seed_of(job: &Job, clone: u32) -> u64 {
-    random::clone_seed(job.pattern.seed, &job.name, clone)
 }
 
 /// Random bytes, eight at a time.

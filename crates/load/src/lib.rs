@@ -28,5 +28,5 @@ pub use error::{Error, ErrorKind};
 pub use files::{doubts_of_space, paths_of};
 pub use machine::{command, machine};
 pub use peers::{Gate, Peers, Stage};
-pub use run::{Control, Phase, Progress, run};
+pub use run::{CloneState, Control, Phase, Progress, run};
 pub use runner::{draw_seeds, inflate_log};

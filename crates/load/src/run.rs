@@ -18,6 +18,9 @@ pub struct Control<'a> {
     pub stop: Arc<AtomicBool>,
     /// Called a few times a second from the thread that called [`run`].
     pub progress: Option<&'a mut dyn FnMut(&Progress)>,
+    /// Called before each call of `progress`, with the state of each clone and the number of its job.
+    #[allow(clippy::type_complexity, reason = "an alias of a dyn type would lose the lifetime")]
+    pub clones: Option<&'a mut dyn FnMut(&[(usize, CloneState)])>,
     /// An interval in nanoseconds, and the function that gets the result so far after each interval while load runs;
     /// `u64::MAX`: only when [`Control::status_wanted`] asks.
     pub status: Option<(u64, &'a mut dyn FnMut(RunResult))>,
@@ -45,6 +48,25 @@ pub enum Phase {
     Run,
     /// Written blocks are read back and checked.
     Verify,
+}
+
+/// The state of a clone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloneState {
+    /// The clone's turn has not come yet.
+    Waiting,
+    /// The clone prepares itself.
+    Layout,
+    /// The clone's load is not measured yet.
+    Ramp,
+    /// The clone's load runs and is measured.
+    Run,
+    /// The clone reads written blocks back.
+    Verify,
+    /// The clone has ended.
+    Ended,
+    /// The clone has ended with an error.
+    Failed,
 }
 
 /// A moment of a run.

@@ -353,6 +353,25 @@ fn rates(bytes_per_second: f64, units: ByteUnits) -> (String, String) {
     (rate(units), rate(other(units)))
 }
 
+/// A rate of bytes in the job's base: `1024KiB/s`.
+pub fn rate(bytes_per_second: u64, units: ByteUnits) -> String {
+    rates(bytes_per_second as f64, units).0
+}
+
+/// A rate that is known in KiB, as fio's line of status has it: never in less than `KiB`.
+pub fn rate_of_kib(kib_per_second: u64, units: ByteUnits) -> String {
+    let bytes = kib_per_second * 1024;
+    if units.unit_base != 1 && units.kb_base == 1024 && kib_per_second < 1024 {
+        return format!("{kib_per_second}KiB/s");
+    }
+    rate(bytes, units)
+}
+
+/// A count in at most four digits: `12.3k`.
+pub fn count(value: u64) -> String {
+    number(value as f64, DIGITS, 1000.0, "")
+}
+
 fn amount(bytes: f64, units: ByteUnits) -> String {
     number(bytes, DIGITS, f64::from(units.kb_base), "B")
 }

@@ -52,6 +52,8 @@ pub struct Files {
     pub directories: Vec<String>,
     /// `filename_format`: the form of names that are made; default `$jobname.$jobnum.$filenum`.
     pub format: String,
+    /// `--readonly`: no file is made or made longer.
+    pub read_only: bool,
     /// `unique_filename`: where `format` makes the names, each rank of a run has names that no other rank has.
     pub unique: bool,
     /// `opendir`: use all files below this directory.

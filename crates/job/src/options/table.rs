@@ -253,11 +253,15 @@ static PATTERN: &[OptionSpec] = &[
     option("softrandommap", Bool(|d, v| d.job.pattern.soft_random_map = v), "0", "Run without the map of random blocks if memory for it is missing"),
     option(
         "random_generator",
-        Word(&[("tausworthe", "random offsets, and a map of the blocks that are done"), ("tausworthe64", "another name of tausworthe"), ("lfsr", "a permutation of the blocks, without a map")], |d, v| {
-            d.job.pattern.generator = if v == "lfsr" { Generator::Permutation } else { Generator::Mapped }
+        Word(&[("tausworthe", "random offsets, and a map of the blocks that are done"), ("tausworthe64", "the same; tausworthe alone finds 2^32 places at most without a map, as in fio"), ("lfsr", "a permutation of the blocks, without a map")], |d, v| {
+            d.job.pattern.generator = match v {
+                "lfsr" => Generator::Permutation,
+                "tausworthe" => Generator::Coarse,
+                _ => Generator::Mapped,
+            }
         }),
-        "tausworthe",
-        "Generator of random offsets (always 64 bits here)",
+        "tausworthe64",
+        "Generator of random offsets",
     ),
     option(
         "random_distribution",
@@ -522,7 +526,7 @@ static REPORTING: &[OptionSpec] = &[
         "avg",
         "Value that a log has of each log_avg_msec",
     ),
-    option("log_issue_time", Bool(|d, v| d.job.reporting.logs.issue_time = v), "0", "Log in a last column the time at which each request was issued, in nanoseconds; logs other than those of latency have 0 there, as have means"),
+    option("log_issue_time", Bool(|d, v| d.job.reporting.logs.issue_time = v), "0", "Log in a last column the time at which each request was issued, in nanoseconds; logs other than those of slat and clat have 0 there, as have means"),
     option("log_offset", Bool(|d, v| d.job.reporting.logs.offset = v), "0", "Log the offsets too"),
     option("log_unix_epoch", Bool(|d, v| d.job.reporting.logs.unix_epoch = v), "0", "Log times since 1970, not since the start"),
     option("log_alternate_epoch", Bool(|d, v| d.job.reporting.logs.unix_epoch = v), "0", "Log times since 1970, not since the start"),

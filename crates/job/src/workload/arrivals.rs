@@ -52,7 +52,7 @@ impl Arrivals {
             _ => None,
         });
         let any = schedules.iter().any(|(_, schedule)| schedule.is_some());
-        let seed = super::random::clone_seed(job.pattern.seed, &job.name, clone);
+        let seed = job.clone_seed(clone);
         let used = job.rw.directions;
         let mixes = used.read && used.write && (1..100).contains(&job.pattern.mix_read);
         let mut arrivals =

@@ -24,6 +24,7 @@ pub(super) struct Rule {
     sequence: (Vec<u64>, bool),
     precondition: Option<Precondition>,
     repeat: bool,
+    coarse: bool,
     soft: bool,
 }
 
@@ -62,7 +63,8 @@ impl Rule {
             zones,
             sequence: (pattern.sequence.clone(), pattern.sequence_stride),
             precondition: pattern.precondition,
-            repeat: pattern.no_random_map && pattern.generator == Generator::Mapped,
+            repeat: pattern.no_random_map && pattern.generator != Generator::Permutation,
+            coarse: pattern.generator == Generator::Coarse,
             soft: pattern.soft_random_map,
         }
     }
@@ -81,8 +83,8 @@ impl Rule {
 /// The state of one rule on one file: the blocks that are left in this pass.
 #[derive(Clone, Debug)]
 pub(super) enum Blocks {
-    /// Any block, as often as it comes.
-    Any { count: u64 },
+    /// Any block, as often as it comes; of 2^32 places at most if `coarse`.
+    Any { count: u64, coarse: bool },
     /// Each block once: all blocks are of one size, so an order is all it takes.
     Ordered(Permutation),
     /// Each block once, and blocks of several sizes or places: a map, in units of the smallest block.
@@ -191,14 +193,20 @@ impl Blocks {
         // Offsets further apart than the smallest block leave gaps that a block of varying size may or may not reach.
         let gaps = !fixed && rule.align != rule.smallest();
         if rule.repeat || overlapping || gaps {
-            return Ok(if zones.is_empty() { Blocks::Any { count } } else { Blocks::Zoned(zones) });
+            return Ok(if zones.is_empty() {
+                Blocks::Any { count, coarse: rule.coarse }
+            } else {
+                Blocks::Zoned(zones)
+            });
         }
         if fixed && zones.is_empty() {
             return Ok(Blocks::Ordered(Permutation::new(count, random)));
         }
         match Coverage::new(count) {
             Some(map) => Ok(Blocks::Mapped { map, count, zones }),
-            None if rule.soft => Ok(if zones.is_empty() { Blocks::Any { count } } else { Blocks::Zoned(zones) }),
+            None if rule.soft => {
+                Ok(if zones.is_empty() { Blocks::Any { count, coarse: rule.coarse } } else { Blocks::Zoned(zones) })
+            }
             None => Err(Error::NoMemory { job: job.to_owned(), blocks: count }),
         }
     }
@@ -219,7 +227,10 @@ impl Blocks {
     #[inline(always)]
     pub fn next(&mut self, random: &mut Random) -> Option<u64> {
         match self {
-            Blocks::Any { count } => (*count > 0).then(|| random.below(*count)),
+            Blocks::Any { count, coarse: true } if *count > 1 << 32 => {
+                Some(((u128::from(random.next() >> 32) * u128::from(*count)) >> 32) as u64)
+            }
+            Blocks::Any { count, .. } => (*count > 0).then(|| random.below(*count)),
             Blocks::Ordered(order) => order.next(),
             _ => self.next_uneven(random),
         }

@@ -25,7 +25,7 @@ mod turns;
 use blocks::{Blocks, Rule};
 pub use error::Error;
 use measure::Direction;
-use random::{Random, clone_seed, mix};
+use random::{Random, mix};
 use sizes::Sizes;
 use turns::Turns;
 
@@ -120,8 +120,10 @@ struct Rules {
     strided: Option<crate::job::Zones>,
     /// True if the storage decides the places of the ops (`zonemode=zbd`): the maps say only how many there are.
     zoned: bool,
-    /// True if each pass repeats the first.
+    /// True if each pass over the files repeats the first.
     reseed: bool,
+    /// True if each pass begins where the first began, however much of the files it used.
+    passes_are_alike: bool,
 }
 
 /// One file. Positions are relative to the extent's begin.
@@ -155,7 +157,7 @@ const STREAMS: [&str; 6] = ["offset", "size", "direction", "file", "order", "seq
 
 /// The seeds of the random streams of one clone, each with the name of the decision that the stream makes.
 pub fn stream_seeds(job: &Job, clone: u32) -> [(&'static str, u64); 6] {
-    let seeds = seeds_of(clone_seed(job.pattern.seed, &job.name, clone));
+    let seeds = seeds_of(job.clone_seed(clone));
     std::array::from_fn(|index| (STREAMS[index], seeds[index]))
 }
 
@@ -206,7 +208,7 @@ impl Workload {
     ///
     /// Its length is `io_size`, by default `size` or the sum of the extents if that is less, and at most `number_ios`
     /// ops; `trimwrite` doubles both, as each block is counted twice. `time_based` has no such limit. The seed is that
-    /// of [`clone_seed`]: where `randrepeat=0` asks for a new sequence each run, the job carries a fresh seed.
+    /// of [`Job::clone_seed`]: where `randrepeat=0` asks for a new sequence each run, the job carries a fresh seed.
     ///
     /// # Errors
     /// No file has room for a block; zones beyond a file's end; no memory for the map of used blocks.
@@ -225,7 +227,7 @@ impl Workload {
             return Err(Error::NoRoom { job: job.name.clone(), largest, block: smallest });
         }
 
-        let root = clone_seed(job.pattern.seed, &job.name, clone);
+        let root = job.clone_seed(clone);
         let mut streams = Streams::new(root);
         let (mut random, mut rule_of) = (Vec::new(), [0; 3]);
         if job.rw.random {
@@ -261,6 +263,11 @@ impl Workload {
             strided: job.extent.strided,
             zoned: job.extent.zoned.is_some(),
             reseed: job.pattern.repeatable && (!job.time.time_based || job.verify.is_some()),
+            passes_are_alike: job.pattern.repeatable
+                && job.verify.is_some()
+                && job.rw.random
+                && job.pattern.no_random_map
+                && job.extent.zoned.is_none(),
         };
 
         let mut blocks = Vec::with_capacity(files.len() * rules.random.len());
@@ -388,12 +395,14 @@ impl Workload {
     ///
     /// As in fio, a pass of less than the whole files (`io_size`, `number_ios`) is followed by one that goes on where
     /// it stopped; only when the files are used up do positions and maps begin again. The offsets are then the same
-    /// again, unless `randrepeat=0` or the run is time based and not verified: those go on with new ones.
+    /// again, unless `randrepeat=0` or the run is time based and not verified: those go on with new ones. Without a map
+    /// of blocks, files are never used up. Verified passes are then alike, so that a job that only reads finds its
+    /// blocks, however many passes the job had that wrote them.
     pub fn restart(&mut self) {
         self.limits.bytes = 0;
         self.limits.ops = 0;
         self.over = false;
-        if self.exhausted {
+        if self.exhausted || self.rules.passes_are_alike {
             self.rewind();
         }
         self.limits.went_on = self.limits.lap_bytes > 0;

@@ -19,13 +19,13 @@ pub fn mix(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The seed of clone `clone` (0..) of job `name`, from the job's `randseed`: the root of all its streams.
+/// The seed of the clone with this number in its plan (0..), from the job's `randseed`: the root of all its streams.
 ///
-/// Clones and differently named jobs get unrelated streams, as with fio (which multiplies the seed by the number of
-/// the thread): two jobs on one file must not ask for the same blocks in the same order.
-pub fn clone_seed(seed: u64, name: &str, clone: u32) -> u64 {
-    let named = name.bytes().fold(mix(seed), |hash, byte| mix(hash ^ u64::from(byte)));
-    mix(named ^ u64::from(clone))
+/// Clones and jobs of a plan get unrelated streams: two jobs on one file must not ask for the same blocks in the same
+/// order. As with fio (which multiplies the seed by the number of the thread), the name of a job does not count: a run
+/// reads back the blocks that another one wrote, whatever their jobs are called.
+pub fn clone_seed(seed: u64, number: u32) -> u64 {
+    mix(mix(seed) ^ u64::from(number))
 }
 
 impl Random {
@@ -96,13 +96,11 @@ mod tests {
     }
 
     #[test]
-    fn clones_and_names_have_streams_of_their_own() {
-        let mut seeds: Vec<u64> = (0..1000)
-            .flat_map(|clone| [clone_seed(1, "a", clone), clone_seed(1, "b", clone), clone_seed(2, "a", clone)])
-            .collect();
+    fn clones_have_streams_of_their_own() {
+        let mut seeds: Vec<u64> = (0..1000).flat_map(|clone| [clone_seed(1, clone), clone_seed(2, clone)]).collect();
         seeds.sort_unstable();
         seeds.dedup();
-        assert_eq!(seeds.len(), 3000);
-        assert_eq!(clone_seed(1, "a", 7), clone_seed(1, "a", 7));
+        assert_eq!(seeds.len(), 2000);
+        assert_eq!(clone_seed(1, 7), clone_seed(1, 7));
     }
 }

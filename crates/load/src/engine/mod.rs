@@ -52,12 +52,14 @@ mod sg;
 mod slots;
 mod space;
 mod splice;
+mod told;
 
 pub use fabrics::use_rdma_stack;
 pub use locked::Locked;
 pub use offload::Offload;
 pub use paced::Paced;
 pub use slots::{Slot, Slots};
+pub use told::Told;
 
 /// One op on its way to an engine.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use job::workload::OpKind;
-use job::workload::random::{Random, clone_seed, mix};
+use job::workload::random::{Random, mix};
 use measure::Direction;
 use sys::interrupted::repeated_c;
 
@@ -140,7 +140,7 @@ impl<C: Call> Blocking<C> {
             positions: vec![-1; files],
             flags: Flags::of(setup.job),
             polled: setup.job.ring.hipri_percent.map(|percent| {
-                let seed = clone_seed(setup.job.pattern.seed, &setup.job.name, setup.clone);
+                let seed = setup.job.clone_seed(setup.clone);
                 (Random::new(mix(seed ^ mix(11))), f64::from(percent) / 100.0)
             }),
             call: std::marker::PhantomData,

@@ -62,6 +62,9 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
             let extents = size::extents(job, clone, &paths, &stats, free_for(job, &paths))?;
             for ((path, (kind, file)), extent) in paths.iter().zip(&files).zip(&extents) {
                 let end = extent.offset + extent.size;
+                if job.files.read_only && *kind == EntryKind::Regular && (job.extent.fill || end > file.bytes) {
+                    return Err(cannot_make(path, job));
+                }
                 if *kind == EntryKind::Regular && !job.extent.fill && end > file.bytes {
                     rooms.need(path, end - file.bytes, job)?;
                 }
@@ -80,6 +83,11 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
         return Err(too_few_descriptors(all_threads, limit, job));
     }
     Ok(())
+}
+
+fn cannot_make(path: &str, job: &Job) -> Error {
+    let what = format!("{path} is missing or too short, and --readonly forbids to write it");
+    Error::usage(what, format!("(job {})", job.name), "make the file first, or leave --readonly out")
 }
 
 /// Warnings about jobs that may find their file system full: files that the jobs write are larger than the space that

@@ -23,13 +23,13 @@ use super::priorities::Priorities;
 use super::recorder::{Recorded, Recorder};
 use super::recording::Recording;
 use super::seats::Seats;
-use super::sources::{Source, clone_seed};
+use super::sources::Source;
 use super::statements::Statement;
 use super::timing::{Minimum, Timing};
 use super::traffic::Traffic;
 use super::zones::Tables;
 use crate::Error;
-use crate::engine::{Locked, Maker, Offload, Paced, Setup, Slot, Slots, without_thread_and_locks};
+use crate::engine::{Locked, Maker, Offload, Paced, Setup, Slot, Slots, Told, without_thread_and_locks};
 use crate::files::Target;
 use crate::machine::cpu_usage;
 
@@ -133,6 +133,9 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     if let Some(method) = &job.rate.pace {
         engine = Paced::make(method, engine, &setup, orders.clock)?;
     }
+    if job.reporting.tells_ops {
+        engine = Told::make(engine, &setup);
+    }
     let zones = orders.tables.of_clone(job, orders.seat as u64, target)?;
     let source = Source::new(job, orders.clone, orders.seat as u32, target.extents(), zones)?;
     facts.target_bytes = Some(target.extents().iter().map(|extent| extent.size).sum());
@@ -198,7 +201,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         minimum: Minimum::new(job),
         recorder,
         goal,
-        priorities: Priorities::new(job, clone_seed(job, orders.clone)),
+        priorities: Priorities::new(job, job.clone_seed(orders.clone)),
         logs,
         recording: Recording::open(job, orders.clone, &names)?,
         clock: orders.clock,

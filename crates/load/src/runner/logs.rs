@@ -226,7 +226,7 @@ impl OpLogs {
             (&mut self.iops, 1, line.issued_ns),
             (&mut self.slat, slat, issued_ns),
             (&mut self.clat, clat, issued_ns),
-            (&mut self.lat, lat, issued_ns),
+            (&mut self.lat, lat, line.issued_ns),
         ];
         for (log, value, issued_ns) in values {
             let line = Line { issued_ns, ..line };

@@ -30,7 +30,7 @@ use crate::engine::Maker;
 use crate::files::{self, Backing, Context, Target, elsewhere};
 use crate::machine::{DiskWatch, provenance};
 use crate::peers::{self, Peers, Stage};
-use crate::run::{Control, Phase, Progress};
+use crate::run::{CloneState, Control, Phase, Progress};
 use crate::storage;
 
 /// The time between two looks of the runner at its clones.
@@ -457,7 +457,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         if high <= low {
             return low;
         }
-        let draw = sources::clone_seed(job, clone.number).wrapping_mul(0xd129_0d3f_6c5b_4a27) >> 11;
+        let draw = job.clone_seed(clone.number).wrapping_mul(0xd129_0d3f_6c5b_4a27) >> 11;
         low + (draw as f64 / (1u64 << 53) as f64 * (high - low) as f64) as u64
     }
 
@@ -698,6 +698,10 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
     }
 
     fn report_progress(&self, control: &mut Control, now_ns: u64) {
+        if let Some(clones) = &mut control.clones {
+            let states = (0..self.clones.len()).map(|index| (self.clones[index].job, self.state(index)));
+            clones(&states.collect::<Vec<_>>());
+        }
         let Some(progress) = &mut control.progress else {
             return;
         };
@@ -715,6 +719,20 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             bytes: total.bytes,
             lat_sum_ns: total.lat_sum_ns,
         });
+    }
+
+    fn state(&self, index: usize) -> CloneState {
+        match &self.stands[index] {
+            Stand::Waiting => CloneState::Waiting,
+            Stand::Running(_) => match self.seats.seat(index).read().phase {
+                Phase::Layout => CloneState::Layout,
+                Phase::Ramp => CloneState::Ramp,
+                Phase::Run => CloneState::Run,
+                Phase::Verify => CloneState::Verify,
+            },
+            Stand::Ended(report) if report.result.error.is_some() => CloneState::Failed,
+            Stand::Ended(_) => CloneState::Ended,
+        }
     }
 
     /// The part of the work that is done, and the nanoseconds that the rest will take; None where nothing tells.

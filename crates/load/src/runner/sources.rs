@@ -11,7 +11,7 @@ mod verifying;
 
 use job::Job;
 use job::job::Plan;
-use job::workload::{FileExtent, random};
+use job::workload::FileExtent;
 use measure::Direction;
 
 use super::zones::Zones;
@@ -84,11 +84,6 @@ pub(super) fn largest_block(job: &Job) -> u64 {
         if used { job.blocks.largest(d) } else { 0 }
     });
     data.max().unwrap_or(0).max(1)
-}
-
-/// The seed of one clone.
-pub(super) fn clone_seed(job: &Job, clone: u32) -> u64 {
-    random::clone_seed(job.pattern.seed, &job.name, clone)
 }
 
 #[cfg(test)]

@@ -72,10 +72,11 @@ pub fn directions(job: &Job) -> u64 {
 /// where a single pass ends.
 pub fn fingerprint(job: &Job, clone: u32, extents: &[FileExtent]) -> u64 {
     let rw = &job.rw;
+    // The first words say which random orders these are: those of streams that the number of the clone seeds.
     let repeats = job.time.time_based || job.time.loops > 1;
     let (blocks, extent, pattern) = (&job.blocks, &job.extent, &job.pattern);
     let text = format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        "numbered clones {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         (blocks.range.write, &blocks.split.write, blocks.align.write, blocks.unaligned, blocks.is_seq_rand),
         (rw.random, rw.sequential_stride, rw.ops_per_offset, rw.trim_then_write),
         (&extent.size, repeats.then_some((&extent.io_size, extent.number_ios)), extent.strided),

@@ -97,7 +97,7 @@ impl Verifying {
         extents: &[FileExtent],
         zones: Option<Zones>,
     ) -> Result<Verifying, Error> {
-        let seed = super::clone_seed(job, clone);
+        let seed = job.clone_seed(clone);
         let missing = || Error::usage("nothing to verify", format!("in job {}", job.name), "give verify=");
         let verifier = Verifier::new(job, seed)?.ok_or_else(missing)?;
         let verify = job.verify.as_ref().ok_or_else(missing)?;

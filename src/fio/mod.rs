@@ -13,6 +13,8 @@ use crate::command_line::{Arguments, Subcommand};
 use crate::exit::{self, Exit};
 use crate::run::{self, Manner};
 
+pub mod status_line;
+
 /// The name that the program may be called by.
 pub const NAME: &str = "fio";
 
@@ -67,8 +69,12 @@ pub fn opening(plan: &Plan) -> String {
     text + &format!("{version}\nStarting {}\n", counts.join(" and "))
 }
 
+fn units_of(job: &Job) -> ByteUnits {
+    ByteUnits { kb_base: job.reporting.kb_base, unit_base: job.reporting.unit_base }
+}
+
 fn opening_of(job: &Job, group: u32) -> String {
-    let units = ByteUnits { kb_base: job.reporting.kb_base, unit_base: job.reporting.unit_base };
+    let units = units_of(job);
     let size = |bytes: u64| fio_text::block_size(bytes, units);
     let names = if job.blocks.is_seq_rand { ["SEQ", "RAND", ""] } else { ["R", "W", "T"] };
     let named = Direction::ALL.into_iter().zip(names).filter(|(_, name)| !name.is_empty());
