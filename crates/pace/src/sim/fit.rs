@@ -1,9 +1,13 @@
 //! The distance of the model from the published tables, and the calibration that makes it small.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::machine::Machine;
-pub use super::published::{BLIND, Row, blind, rows};
+pub use super::more::more;
+pub use super::published::{Row, rows};
+use super::confidence::Errors;
+use super::kinds::{self, *};
 use super::scenario::merge;
 use super::sweep::{Run, run_all};
 use crate::config::Error;
@@ -53,147 +57,203 @@ pub fn compare(
     threads: usize,
     progress: &(dyn Fn(f64) + Sync),
 ) -> Result<Vec<Compared>, Error> {
-    let runs: Vec<Run> = rows.iter().map(|row| on(machine, row)).collect::<Result<_, _>>()?;
+    compare_with(rows, threads, progress, &|_| Ok(machine.clone()))
+}
+
+fn compare_with(
+    rows: &[Row],
+    threads: usize,
+    progress: &(dyn Fn(f64) + Sync),
+    machine_of: &dyn Fn(&Row) -> Result<Machine, Error>,
+) -> Result<Vec<Compared>, Error> {
+    let runs: Vec<Run> = rows.iter().map(|row| on(&machine_of(row)?, row)).collect::<Result<_, _>>()?;
     let outcomes = run_all(&runs, threads, progress)?;
     Ok(rows.iter().zip(outcomes).map(|(row, o)| Compared { row: row.clone(), gbps: o.gbps }).collect())
 }
 
-/// The rows that two profiles are compared on: those that count of the eight tests, and of the blind ones.
-pub fn counting() -> Vec<Row> {
-    rows().into_iter().chain(blind()).filter(counts).collect()
+/// All published rows, of all machines.
+pub fn all_rows() -> Vec<Row> {
+    rows().into_iter().chain(more()).collect()
 }
 
-/// A parameter to be calibrated: a name, where it is, its bounds, and the rows that know something about it.
-struct Parameter {
-    name: &'static str,
-    get: fn(&mut Machine) -> &mut f64,
-    low: f64,
-    high: f64,
-    rows: fn(&Row) -> bool,
+/// A half of the rows that count, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All rows.
+    All,
+    /// The rows with `first`.
+    First,
+    /// The others.
+    Second,
 }
 
-const PARAMETERS: &[Parameter] = &[
-    Parameter { name: "drives.read_us", get: |m| &mut m.drives.read_us, low: 10.0, high: 100.0, rows: paced_128k },
-    Parameter { name: "drives.bus_gbytes", get: |m| &mut m.drives.bus_gbytes, low: 1.5, high: 8.0, rows: paced_128k },
-    Parameter { name: "drives.jitter", get: |m| &mut m.drives.jitter, low: 0.0, high: 0.9, rows: paced_128k },
-    Parameter { name: "turnaround_us", get: |m| &mut m.turnaround_us, low: 2.0, high: 30.0, rows: shallow },
-    Parameter { name: "cache.curve[0] MiB", get: |m| &mut m.cache.curve[0].0, low: 8.0, high: 13.0, rows: spilling },
-    Parameter {
-        name: "cache.curve[1] Gb/s",
-        get: |m| &mut m.cache.curve[1].1,
-        low: 100.0,
-        high: 184.0,
-        rows: spilling,
-    },
-    Parameter {
-        name: "cache.curve[2] Gb/s",
-        get: |m| &mut m.cache.curve[2].1,
-        low: 100.0,
-        high: 184.0,
-        rows: spilling,
-    },
-    Parameter { name: "cache.curve[3] Gb/s", get: |m| &mut m.cache.curve[3].1, low: 90.0, high: 184.0, rows: spilling },
-    Parameter { name: "cache.spread", get: |m| &mut m.cache.spread, low: 1.0, high: 1.4, rows: spilling },
-    Parameter { name: "initiator_op_us", get: |m| &mut m.initiator_op_us, low: 0.5, high: 8.0, rows: mixed },
-    Parameter { name: "op_us", get: |m| &mut m.op_us, low: 1.0, high: 8.0, rows: mixed },
-    Parameter { name: "drives.bus_op_us", get: |m| &mut m.drives.bus_op_us, low: 0.0, high: 5.0, rows: mixed },
-    Parameter {
-        name: "cache.many_cores_factor",
-        get: |m| &mut m.cache.many_cores_factor,
-        low: 0.3,
-        high: 1.0,
-        rows: many_cores,
-    },
-    Parameter {
-        name: "cache.many_cores_spread",
-        get: |m| &mut m.cache.many_cores_spread,
-        low: 1.0,
-        high: 2.0,
-        rows: many_cores,
-    },
-    Parameter { name: "cache.onset", get: |m| &mut m.cache.onset, low: 1.02, high: 3.0, rows: many_cores },
-];
+/// The parts of the rows on which each profile is fitted.
+pub const PARTS: [Part; 3] = [Part::All, Part::First, Part::Second];
 
-fn paced_128k(row: &Row) -> bool {
-    matches!(row.test, 10..=12)
-}
+impl Part {
+    /// The folder of the profiles that are fitted on it, in the folder profiles/ of this crate.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Part::All => "",
+            Part::First => "first",
+            Part::Second => "second",
+        }
+    }
 
-fn spilling(row: &Row) -> bool {
-    matches!(row.test, 3 | 5) || row.test == 10 && row.what.starts_with("128")
-}
-
-/// Rows bound by latency or by the work per op.
-fn mixed(row: &Row) -> bool {
-    row.test == 18 && row.scenario.jobs[0].depth <= 64 && (row.what.contains("3:") || !row.what.contains("128k"))
-}
-
-fn shallow(row: &Row) -> bool {
-    matches!(row.test, 3 | 5) || row.test == 10 || row.test == 18 && row.scenario.jobs[0].depth <= 16
-}
-
-fn many_cores(row: &Row) -> bool {
-    row.test == 18 && (row.what.contains("unpaced") || row.what.contains("bypass"))
-        || matches!(row.test, 3 | 5) && row.what.starts_with("kernel")
-}
-
-/// Mean absolute error, each row's capped at 25 %: a row that lands in another state says only that it did.
-fn cost(compared: &[Compared]) -> f64 {
-    compared.iter().map(|c| c.error().abs().min(0.25) / tolerance(c.row.test)).sum::<f64>()
-        / compared.len().max(1) as f64
-}
-
-/// The parameters of a shipped profile that documents or latencies give: calibration leaves them alone.
-pub fn derived(profile: &str) -> &'static [&'static str] {
-    match profile {
-        "intel-16-rdma" => &["initiator_op_us", "op_us", "turnaround_us"],
-        _ => &[],
+    fn has(self, row: &Row) -> bool {
+        match self {
+            Part::All => true,
+            Part::First => row.first,
+            Part::Second => !row.first,
+        }
     }
 }
 
-/// `machine` with its parameters but those that are `derived` moved, one after the other in shrinking steps, to where
-/// the calibrating half of the rows agrees best. The other half is not looked at. `say` is told what improves.
+/// A parameter to be fitted: its name, where it is, its bounds, and the kinds of rows that know something about it.
+pub struct Parameter {
+    /// The path of its field in a profile.
+    pub name: &'static str,
+    /// Its place.
+    pub get: fn(&mut Machine) -> &mut f64,
+    /// The least value that makes sense.
+    pub low: f64,
+    /// The largest value that makes sense.
+    pub high: f64,
+    /// The kinds of rows by which it is judged.
+    pub kinds: &'static [&'static str],
+}
+
+macro_rules! parameters {
+    ($($name:literal, |$m:ident| $get:expr, $low:literal..$high:literal, $kinds:expr;)*) => {
+        &[$(Parameter { name: $name, get: |$m| &mut $get, low: $low, high: $high, kinds: &$kinds }),*]
+    };
+}
+
+/// The parameters of the fabric, the cores and the initiator, which all drives share.
+pub const OF_MACHINE: &[Parameter] = parameters! {
+    "turnaround_us", |m| m.turnaround_us, 0.0..30.0, [ONE];
+    "fetch_us", |m| m.fetch_us, 0.0..30.0, [ONE, SMALL_WRITES];
+    "initiator_op_us", |m| m.initiator_op_us, 0.5..8.0, [NULL, SMALL];
+    "wire_op_bytes", |m| m.wire_op_bytes, 60.0..600.0, [NULL];
+    "op_us", |m| m.op_us, 0.5..8.0, [NULL, SMALL, SMALL_WRITES];
+    "drives.core_us", |m| m.drives.core_us, 0.0..8.0, [SMALL, CORES];
+    "deep_us", |m| m.deep_us, 0.0..8.0, [SMALL, CORES];
+    "deep_ops", |m| m.deep_ops, 100.0..10000.0, [SMALL, CORES];
+};
+
+/// The parameters of drives and of the memory path.
+pub const OF_DRIVES: &[Parameter] = parameters! {
+    "drives.read_us", |m| m.drives.read_us, 10.0..150.0, [ONE, LARGE_BUFFERS, SMALL];
+    "drives.bus_gbytes", |m| m.drives.bus_gbytes, 0.8..8.0, [ONE, LARGE_BUFFERS];
+    "drives.jitter", |m| m.drives.jitter, 0.0..0.9, [LARGE_BUFFERS, SMALL];
+    "drives.bus_op_us", |m| m.drives.bus_op_us, 0.0..5.0, [SMALL];
+    "drives.write_us", |m| m.drives.write_us, 1.0..100.0, [ONE, SMALL_WRITES];
+    "drives.write_gbytes", |m| *m.drives.write_gbytes.get_or_insert(m.drives.bus_gbytes), 0.5..8.0, [LARGE_WRITES, ONE];
+    "drives.write_op_us", |m| *m.drives.write_op_us.get_or_insert(1.0), 0.5..20.0, [SMALL_WRITES];
+    "cache.curve[0] MiB", |m| m.cache.curve[0].0, 6.0..14.0, [LARGE, LARGE_BUFFERS];
+    "cache.curve[1] Gb/s", |m| m.cache.curve[1].1, 90.0..184.0, [LARGE];
+    "cache.curve[2] Gb/s", |m| m.cache.curve[2].1, 90.0..184.0, [LARGE];
+    "cache.curve[3] Gb/s", |m| m.cache.curve[3].1, 80.0..184.0, [LARGE];
+    "cache.spread", |m| m.cache.spread, 1.0..1.6, [LARGE, LARGE_BUFFERS];
+    "cache.many_cores_factor", |m| m.cache.many_cores_factor, 0.3..1.0, [MIXED, SMALL, LARGE];
+    "cache.many_cores_spread", |m| m.cache.many_cores_spread, 1.0..2.0, [MIXED, SMALL, LARGE];
+    "cache.onset", |m| m.cache.onset, 1.02..3.0, [MIXED, SMALL, LARGE];
+};
+
+/// At most so many rows of a kind judge a parameter: a kind with many rows would only take longer.
+const ROWS_OF_KIND: usize = 10;
+
+/// These rows that count, thinned out to [`ROWS_OF_KIND`] of each kind, by kind.
+fn by_kind<'a>(rows: &'a [Row], kinds: &[&str]) -> Result<Vec<(&'static str, Vec<&'a Row>)>, Error> {
+    let mut sets = Vec::new();
+    for kind in kinds::KINDS.into_iter().filter(|kind| kinds.contains(kind)) {
+        let mut of = Vec::new();
+        for row in rows.iter().filter(|row| counts(row)) {
+            if kinds::of(&row.scenario)?.is_ok_and(|found| found.name == kind) {
+                of.push(row);
+            }
+        }
+        let step = of.len().div_ceil(ROWS_OF_KIND).max(1);
+        sets.push((kind, of.into_iter().step_by(step).collect()));
+    }
+    Ok(sets)
+}
+
+/// The mean over the kinds of the mean absolute error, each row's capped at 25 %: a row that lands in another state says
+/// only that it did. Errors count in units of the row's tolerance.
+fn cost(machine: &Machine, rows: &[Row], kinds: &[&str], threads: usize) -> Result<f64, Error> {
+    let sets = by_kind(rows, kinds)?;
+    let mut all: Vec<Row> = sets.iter().flat_map(|(_, rows)| rows).map(|row| (*row).clone()).collect();
+    // A search compares many machines on the same rows: half of the time is enough to tell the better one.
+    all.iter_mut().for_each(|row| row.scenario.seconds /= 2.0);
+    let compared = compare(machine, &all, threads, &|_| {})?;
+    let (mut sum, mut at, mut count) = (0.0, 0, 0);
+    for (_, rows) in sets.iter().filter(|(_, rows)| !rows.is_empty()) {
+        let errors = compared[at..at + rows.len()].iter().map(|c| c.error().abs().min(0.25) / tolerance(c.row.test));
+        sum += errors.sum::<f64>() / rows.len() as f64;
+        (at, count) = (at + rows.len(), count + 1);
+    }
+    Ok(sum / f64::from(count.max(1)))
+}
+
+/// `machine` with these parameters moved, one after the other in shrinking steps, to where those `rows` agree best that
+/// are in `part`. The other rows are not looked at. The same arguments give the same result to the byte. `say` is told
+/// what improves.
 ///
 /// # Errors
 /// A machine that cannot be simulated.
 pub fn calibrate(
     machine: &Machine,
-    derived: &[&str],
+    rows: &[Row],
+    part: Part,
+    parameters: &[&Parameter],
     rounds: u32,
     threads: usize,
     say: &mut dyn FnMut(String),
 ) -> Result<Machine, Error> {
-    let known: Vec<Row> = rows().into_iter().filter(|row| row.calibrates).collect();
+    let known: Vec<Row> = rows.iter().filter(|row| counts(row) && part.has(row)).cloned().collect();
     let mut best = machine.clone();
+    // What was judged once is not simulated again.
+    let mut judged: HashMap<(String, Vec<&str>), f64> = HashMap::new();
+    let mut judge = |machine: &Machine, kinds: &[&'static str]| -> Result<f64, Error> {
+        let text = toml::to_string(machine).map_err(|e| Error(format!("machine: {e}")))?;
+        let key = (text, kinds.to_vec());
+        if let Some(&cost) = judged.get(&key) {
+            return Ok(cost);
+        }
+        let cost = cost(machine, &known, kinds, threads)?;
+        judged.insert(key, cost);
+        Ok(cost)
+    };
     for round in 0..rounds {
-        let step = 0.08 * 0.5f64.powi(round as i32);
         // Channels are whole: every likely number is tried.
-        let whole: Vec<Row> = known.iter().filter(|row| mixed(row)).cloned().collect();
-        let mut least = cost(&compare(&best, &whole, threads, &|_| {})?);
-        for channels in [7, 8, 9, 10, 12, 16] {
+        let by = [SMALL, LARGE_BUFFERS];
+        let mut least = judge(&best, &by)?;
+        for channels in [6, 7, 8, 9, 10, 12, 14, 17, 20, 24, 32] {
             let mut next = best.clone();
             next.drives.channels = channels;
-            let cost = cost(&compare(&next, &whole, threads, &|_| {})?);
+            let cost = judge(&next, &by)?;
             if cost < least {
                 say(format!("round {round}: drives.channels = {channels}: cost {least:.4} -> {cost:.4}"));
                 (best, least) = (next, cost);
             }
         }
-        for parameter in PARAMETERS.iter().filter(|parameter| !derived.contains(&parameter.name)) {
-            let rows: Vec<Row> = known.iter().filter(|row| (parameter.rows)(row)).cloned().collect();
-            let judge = |m: &Machine| Ok::<f64, Error>(cost(&compare(m, &rows, threads, &|_| {})?));
-            let mut least = judge(&best)?;
+        let step = 0.12 * 0.4f64.powi(round as i32);
+        for parameter in parameters {
+            let mut least = judge(&best, parameter.kinds)?;
             for factor in [1.0 + step, 1.0 / (1.0 + step)] {
                 let mut moved = false;
                 for _ in 0..4 {
                     let mut next = best.clone();
                     let value = (parameter.get)(&mut next);
                     // Parameters that may be 0 or near 1 still move: a relative step with a small absolute part.
-                    *value = (*value * factor + 0.02 * (factor - 1.0)).clamp(parameter.low, parameter.high);
+                    let target = (*value * factor + 0.1 * (factor - 1.0)).clamp(parameter.low, parameter.high);
+                    *value = (target * 1e4).round() / 1e4;
                     let value = *value;
                     if !next.cache.curve.windows(2).all(|w| w[1].0 > w[0].0) {
                         break;
                     }
-                    let cost = judge(&next)?;
+                    let cost = judge(&next, parameter.kinds)?;
                     if cost >= least - 1e-6 {
                         break;
                     }
@@ -206,11 +266,33 @@ pub fn calibrate(
             }
         }
     }
-    for parameter in PARAMETERS {
-        let value = (parameter.get)(&mut best);
-        *value = (*value * 1e4).round() / 1e4;
-    }
     Ok(best)
+}
+
+/// These rows, each against the profile of its machine that was fitted on the half to which it does not belong.
+///
+/// # Errors
+/// A machine that cannot be simulated.
+pub fn compare_crossed(rows: &[Row], threads: usize, progress: &(dyn Fn(f64) + Sync)) -> Result<Vec<Compared>, Error> {
+    compare_with(rows, threads, progress, &|row| {
+        Machine::fitted(row.profile(), if row.first { Part::Second } else { Part::First })
+    })
+}
+
+/// Measured over simulated throughput of the rows that count, by profile and kind: see data/errors.json.
+///
+/// # Errors
+/// A machine that is not valid.
+pub fn errors(crossed: &[Compared]) -> Result<Errors, Error> {
+    let mut errors = Errors::new();
+    for c in crossed.iter().filter(|c| counts(&c.row)) {
+        if let Ok(kind) = kinds::of(&c.row.scenario)? {
+            let of = errors.entry(kind.profile).or_default().entry(kind.name.into()).or_default();
+            of.push((c.row.gbps / c.gbps * 1e4).round() / 1e4);
+        }
+    }
+    errors.values_mut().flat_map(|kinds| kinds.values_mut()).for_each(|of| of.sort_by(f64::total_cmp));
+    Ok(errors)
 }
 
 /// The number of a test's rows that are within the tolerance.
@@ -244,7 +326,7 @@ pub fn counts(row: &Row) -> bool {
 }
 
 /// The tests, in order.
-pub const TESTS: [u32; 8] = [3, 5, 10, 11, 12, 14, 15, 18];
+pub const TESTS: [u32; 11] = [2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 18];
 
 /// The comparison as Markdown: a summary per test, then every row.
 pub fn markdown(compared: &[Compared]) -> String {
@@ -255,8 +337,8 @@ pub fn markdown(compared: &[Compared]) -> String {
          | --- | --- | --- | --- | --- | --- |\n",
     );
     for test in TESTS {
-        let half = tally(compared, test, |r| counts(r) && r.calibrates);
-        let held = tally(compared, test, |r| counts(r) && !r.calibrates);
+        let half = tally(compared, test, |r| counts(r) && r.first);
+        let held = tally(compared, test, |r| counts(r) && !r.first);
         let other = tally(compared, test, |r| !counts(r));
         let _ = writeln!(
             text,
@@ -278,7 +360,7 @@ pub fn markdown(compared: &[Compared]) -> String {
             "\n### Test {test}\n\n| row | published Gb/s | simulated | error | |\n| --- | --- | --- | --- | --- |\n"
         );
         for c in compared.iter().filter(|c| c.row.test == test) {
-            let kind = match (counts(&c.row), c.row.calibrates) {
+            let kind = match (counts(&c.row), c.row.first) {
                 (false, _) => "unstable",
                 (true, true) => "calibrating",
                 (true, false) => "held out",
@@ -297,49 +379,3 @@ pub fn markdown(compared: &[Compared]) -> String {
     text
 }
 
-/// Two profiles side by side, by the name of each, over the rows of [`counting`], as Markdown: a summary, then
-/// every row that neither was fitted on.
-pub fn side_by_side(profiles: [(&str, &[Compared]); 2]) -> String {
-    let [(first, of_first), (second, of_second)] = profiles;
-    let mut text = format!(
-        "| test | rows | {first}: within | mean, worst error | {second}: within | mean, worst error |\n\
-         | --- | --- | --- | --- | --- | --- |\n"
-    );
-    let mut line = |test: u32, kind: &str, which: &dyn Fn(&Row) -> bool| {
-        let _ = write!(text, "| {test} | {kind} |");
-        for compared in [of_first, of_second] {
-            let t = tally(compared, test, which);
-            let (mean, worst) = (100.0 * t.mean, 100.0 * t.worst);
-            let _ = write!(text, " {} of {} | {mean:.1} %, {worst:.1} % |", t.within, t.rows);
-        }
-        text.push('\n');
-    };
-    for test in TESTS {
-        line(test, "calibrating", &|row| row.calibrates);
-        line(test, "held out", &|row| !row.calibrates);
-    }
-    let is_small = |row: &Row| row.scenario.jobs.iter().flat_map(|job| &job.sizes).all(|size| size.bytes <= 16 << 10);
-    line(18, "4, 8 and 16 KiB alone, calibrating", &|row| row.calibrates && is_small(row));
-    line(18, "4, 8 and 16 KiB alone, held out", &|row| !row.calibrates && is_small(row));
-    for test in BLIND {
-        line(test, "blind", &|_| true);
-    }
-    for test in TESTS.into_iter().chain(BLIND) {
-        let kind = if BLIND.contains(&test) { "blind" } else { "held out" };
-        let _ = write!(
-            text,
-            "\n### Test {test}, {kind}\n\n| row | published Gb/s | {first} | error | {second} | error |\n\
-             | --- | --- | --- | --- | --- | --- |\n"
-        );
-        for (a, b) in of_first.iter().zip(of_second).filter(|(a, _)| a.row.test == test && !a.row.calibrates) {
-            let (row, published) = (&a.row.what, a.row.gbps);
-            let (of_a, of_b) = (100.0 * a.error(), 100.0 * b.error());
-            let _ = writeln!(
-                text,
-                "| {row} | {published:.1} | {:.1} | {of_a:+.1} % | {:.1} | {of_b:+.1} % |",
-                a.gbps, b.gbps
-            );
-        }
-    }
-    text
-}
