@@ -11,7 +11,7 @@ use pace::Error;
 use pace::sim::Machine;
 use pace::sim::fit::{self, OF_DRIVES, OF_MACHINE, PARTS, Parameter, Part, Row};
 
-const ROUNDS: u32 = 2;
+const ROUNDS: u32 = 1;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let crate_ = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -18,7 +18,7 @@ pub mod published;
 mod scenario;
 mod sweep;
 
-pub use confidence::Confidence;
+pub use confidence::{Confidence, Errors};
 pub use machine::{Cache, Drives, Machine, profile, profiles};
 pub use outcome::{ClassOutcome, Outcome, Point, jain};
 pub use scenario::{Delay, Event, Job, Order, Scenario, SizeShare};
