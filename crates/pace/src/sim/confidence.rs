@@ -1,7 +1,7 @@
 //! How far a simulated throughput can be trusted: an interval from the errors of measured rows of its kind.
 //!
-//! Each published row was simulated with a profile that had been fitted on the other half of the rows
-//! (`examples/fit.rs`). The ratio of measured to simulated throughput is its error. Split conformal prediction turns the
+//! The profiles are fitted on half of the published rows (`examples/fit.rs`). The ratio of measured to simulated
+//! throughput of a row of the other half is its error. Split conformal prediction turns the
 //! errors of a kind into an interval (V. Vovk, A. Gammerman, G. Shafer, "Algorithmic Learning in a Random World", 2005):
 //! with n errors, the k-th smallest covers the next row of the kind with probability k / (n + 1), whatever the
 //! distribution of the errors is, if that row is like the others.
@@ -18,7 +18,7 @@ use crate::config::Error;
 /// The probability with which an interval covers a new row, where its kind has rows enough.
 const COVERAGE: f64 = 0.95;
 /// Fewer rows than this say too little of their kind.
-pub const ROWS_LEAST: usize = 8;
+pub const ROWS_LEAST: usize = 6;
 
 /// Measured over simulated throughput of a profile's rows, by profile, then kind.
 pub type Errors = BTreeMap<String, BTreeMap<String, Vec<f64>>>;
@@ -65,8 +65,8 @@ impl Confidence {
         if of.len() < ROWS_LEAST {
             let (profile, name) = (&kind.profile, kind.name);
             return Confidence::Outside(match of.len() {
-                0 => format!("{profile} has no measured rows of the kind \"{name}\""),
-                n => format!("{profile} has only {n} measured rows of the kind \"{name}\""),
+                0 => format!("{profile} has no measured rows of the kind \"{name}\" that it was not fitted on"),
+                n => format!("{profile} has only {n} measured rows of the kind \"{name}\" that it was not fitted on"),
             });
         }
         let mut scores: Vec<f64> = of.iter().map(|ratio| ratio.ln().abs()).collect();
@@ -131,7 +131,7 @@ mod tests {
     fn few_rows_promise_less_and_very_few_nothing() {
         let Confidence::Interval { coverage, rows, .. } = interval(vec![1.1; 9]) else { panic!("9 rows are enough") };
         assert_eq!((coverage, rows), (0.9, 9));
-        assert!(matches!(interval(vec![1.0; 7]), Confidence::Outside(why) if why.contains("only 7")));
+        assert!(matches!(interval(vec![1.0; 5]), Confidence::Outside(why) if why.contains("only 5")));
         assert!(matches!(interval(Vec::new()), Confidence::Outside(why) if why.contains("no measured rows")));
     }
 

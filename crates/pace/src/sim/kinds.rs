@@ -122,6 +122,9 @@ fn of_load(scenario: &Scenario, cores: u32, null: bool) -> Result<&'static str, 
     let (rate, bypass) = match &scenario.pacing.method {
         Method::None | Method::Buffers { .. } => (false, false),
         Method::Rate { credits } | Method::RateDelivered { credits, .. } | Method::RateInFlight { credits, .. } => {
+            if !credits.at_period_end {
+                return outside("the measured rates sent ops at the end of a period (at_period_end = true)");
+            }
             (true, credits.bypass_bytes > 0)
         }
         Method::Auto { .. } => return outside("no row was measured with the pacer auto"),

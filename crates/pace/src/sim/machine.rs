@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::fit::Part;
 use crate::config::Error;
 
 /// A target machine with its initiators' links. Profiles are calibrated once and then frozen (docs/pacing.md).
@@ -158,37 +157,14 @@ fn is_deep_ops(value: &f64) -> bool {
     *value == deep_ops()
 }
 
-/// A shipped profile: its name and text, and the texts of the same profile fitted on either half of the rows. A profile
-/// that nobody fitted has the same text three times.
-type Profile = (&'static str, [&'static str; 3]);
-
-macro_rules! fitted {
-    ($name:literal) => {
-        (
-            $name,
-            [
-                include_str!(concat!("../../profiles/", $name, ".toml")),
-                include_str!(concat!("../../profiles/first/", $name, ".toml")),
-                include_str!(concat!("../../profiles/second/", $name, ".toml")),
-            ],
-        )
-    };
-}
-
-macro_rules! invented {
-    ($name:literal) => {
-        ($name, [include_str!(concat!("../../profiles/", $name, ".toml")); 3])
-    };
-}
-
-const PROFILES: &[Profile] = &[
-    fitted!("intel-16"),
-    fitted!("samsung-16"),
-    fitted!("intel-12-samsung-4"),
-    fitted!("samsung-12-intel-4"),
-    invented!("small-cache"),
-    invented!("big-cache"),
-    invented!("rack-1000"),
+const PROFILES: &[(&str, &str)] = &[
+    ("intel-16", include_str!("../../profiles/intel-16.toml")),
+    ("samsung-16", include_str!("../../profiles/samsung-16.toml")),
+    ("intel-12-samsung-4", include_str!("../../profiles/intel-12-samsung-4.toml")),
+    ("samsung-12-intel-4", include_str!("../../profiles/samsung-12-intel-4.toml")),
+    ("small-cache", include_str!("../../profiles/small-cache.toml")),
+    ("big-cache", include_str!("../../profiles/big-cache.toml")),
+    ("rack-1000", include_str!("../../profiles/rack-1000.toml")),
 ];
 
 /// The names of the shipped profiles.
@@ -201,11 +177,7 @@ pub fn profiles() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// No profile of this name; the message lists those there are.
 pub fn profile(name: &str) -> Result<&'static str, Error> {
-    texts(name).map(|[all, _, _]| all)
-}
-
-fn texts(name: &str) -> Result<[&'static str; 3], Error> {
-    PROFILES.iter().find(|(n, _)| *n == name).map(|(_, texts)| *texts).ok_or_else(|| {
+    PROFILES.iter().find(|(n, _)| *n == name).map(|(_, text)| *text).ok_or_else(|| {
         let names: Vec<_> = profiles().collect();
         Error(format!("machine.profile = {name:?}: no such profile; one of {}", names.join(", ")))
     })
@@ -217,21 +189,7 @@ impl Machine {
     /// # Errors
     /// As [`profile`].
     pub fn shipped(name: &str) -> Result<Machine, Error> {
-        Machine::fitted(name, Part::All)
-    }
-
-    /// The profile `name` as fitted on this part of the published rows.
-    ///
-    /// # Errors
-    /// As [`profile`].
-    pub fn fitted(name: &str, part: Part) -> Result<Machine, Error> {
-        let [all, first, second] = texts(name)?;
-        let text = match part {
-            Part::All => all,
-            Part::First => first,
-            Part::Second => second,
-        };
-        toml::from_str(text).map_err(|e| Error(format!("profile {name}: {e}")))
+        toml::from_str(profile(name)?).map_err(|e| Error(format!("profile {name}: {e}")))
     }
 
     /// The kinds of its drives.
@@ -364,10 +322,8 @@ mod tests {
     #[test]
     fn every_profile_is_valid() {
         for name in profiles() {
-            for part in super::super::fit::PARTS {
-                let machine = Machine::fitted(name, part).unwrap_or_else(|e| panic!("{e}"));
-                machine.check().unwrap_or_else(|e| panic!("{name}: {e}"));
-            }
+            let machine = Machine::shipped(name).unwrap_or_else(|e| panic!("{e}"));
+            machine.check().unwrap_or_else(|e| panic!("{name}: {e}"));
         }
     }
 
