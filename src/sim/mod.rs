@@ -71,9 +71,13 @@ fn command() -> Command {
                 .conflicts_with("csv")
                 .help("Print no table and no progress; write the files all the same"),
         )
-        .arg(Arg::new("published").long("published").action(ArgAction::SetTrue).conflicts_with("scenario").help(
-            "Compare the model with all published measurements, as Markdown",
-        ))
+        .arg(
+            Arg::new("published")
+                .long("published")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("scenario")
+                .help("Compare the model with all published measurements, as Markdown"),
+        )
 }
 
 fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {

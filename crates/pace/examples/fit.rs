@@ -1,9 +1,10 @@
-//! Fits the profiles of the published machines on the first half of the published rows, and writes them into this crate:
-//! `cargo run --release -p pace --example fit`. It starts at profiles/start/. The same program writes the same profiles.
+//! Fits the profiles of the published machines on the first half of the published rows, and writes them into this
+//! crate: `cargo run --release -p pace --example fit`. It starts at profiles/start/. The same program writes the same
+//! profiles.
 //!
 //! With the argument `judge`, it judges the profiles by the other half, and writes data/errors.json, from which the
-//! simulator's intervals come, docs/pacing-fit.md and docs/sim-constants.md. Run it again for that, because the profiles are
-//! part of the program.
+//! simulator's intervals come, docs/pacing-fit.md and docs/sim-constants.md. Run it again for that, because the
+//! profiles are part of the program.
 //!
 //! The machines with drives of two kinds are put together from the profiles of either kind.
 
@@ -38,7 +39,7 @@ fn fit_all(folder: &Path) -> Result<(), Any> {
     };
     let rows = fit::all_rows();
     let intel = fitted(&start("intel-16.toml")?, &rows, "intel-16", &[OF_MACHINE, OF_DRIVES])?;
-    // The same target with other drives: what is not theirs stays.
+    // The same target with other drives: fabric, cores and initiators stay.
     let own = start("samsung-16.toml")?;
     let samsung = Machine { about: own.about, drives: own.drives, cache: own.cache, ..intel.clone() };
     let samsung = fitted(&samsung, &rows, "samsung-16", &[OF_DRIVES, OF_CACHE])?;

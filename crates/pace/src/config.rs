@@ -148,7 +148,14 @@ pub struct Credits {
 impl Credits {
     /// Credits of 128 KiB for one core, without limits of drives and without ops that are not paced.
     pub fn every(period_us: f64) -> Credits {
-        Credits { period_us, credit_bytes: credit(), cores: one(), drive_credit: 0, bypass_bytes: 0, at_period_end: false }
+        Credits {
+            period_us,
+            credit_bytes: credit(),
+            cores: one(),
+            drive_credit: 0,
+            bypass_bytes: 0,
+            at_period_end: false,
+        }
     }
 }
 

@@ -70,7 +70,7 @@ fn numbers_at_their_limits_are_answers_not_panics() {
 fn one_drive(lines: &str) -> pace::sim::Outcome {
     let text = format!(
         "name = \"t\"\nseconds = 0.02\nwarmup_seconds = 0.01\n[machine]\nprofile = \"intel-16\"\ndrives.count = 1\n\
-         drives.jitter = 0.0\ninitiator_op_us = 0.0\nop_us = 0.0\n{lines}\n[pacing]\nmethod = \"none\"\n[[jobs]]\nhosts = \"0\"\ndepth = 64\n\
+         drives.jitter = 0.0\ninitiator_op_us = 0.0\nop_us = 0.0\ndeep_us = 0.0\ndrives.core_us = 0.0\n{lines}\n[pacing]\nmethod = \"none\"\n[[jobs]]\nhosts = \"0\"\ndepth = 64\n\
          sizes = [{{ bytes = \"4k\" }}]\n"
     );
     pace::sim::run(&Scenario::parse(&text).unwrap(), &mut |_| {}).unwrap()
@@ -78,7 +78,7 @@ fn one_drive(lines: &str) -> pace::sim::Outcome {
 
 #[test]
 fn a_queue_with_a_depth_keeps_the_rest_at_the_initiator() {
-    let (free, deep, shallow) = (one_drive(""), one_drive("queue_depth = 64"), one_drive("queue_depth = 16"));
+    let (free, deep, shallow) = (one_drive("queue_depth = 4096"), one_drive("queue_depth = 64"), one_drive("queue_depth = 16"));
     assert_eq!((free.iops, free.all.target_us), (deep.iops, deep.all.target_us));
     // The drive is the limit with either, so all 64 take as long; the target has a quarter of them.
     assert!((0.97..1.03).contains(&(shallow.all.lat_us / free.all.lat_us)), "{} us", shallow.all.lat_us);
@@ -91,7 +91,7 @@ fn a_queue_with_a_depth_keeps_the_rest_at_the_initiator() {
 #[test]
 fn placed_blocks_wait_for_their_channel() {
     let of = |lines: &str| one_drive(&format!("drives.channels = 16\n{lines}")).iops;
-    let (any, placed) = (of("queue_depth = 8"), of("queue_depth = 8\ndrives.placed = true"));
+    let (any, placed) = (of("queue_depth = 8\ndrives.placed = false"), of("queue_depth = 8"));
     // Eight ops at sixteen channels never wait for a free one, and often for one that has their blocks.
     assert!((0.5..0.9).contains(&(placed / any)), "{placed} of {any}");
 }

@@ -1,8 +1,8 @@
-//! How far a simulated throughput can be trusted: an interval from the errors of measured rows of its kind.
+//! The trust in a simulated throughput: an interval from the errors of measured rows of its kind.
 //!
 //! The profiles are fitted on half of the published rows (`examples/fit.rs`). The ratio of measured to simulated
-//! throughput of a row of the other half is its error. Split conformal prediction turns the
-//! errors of a kind into an interval (V. Vovk, A. Gammerman, G. Shafer, "Algorithmic Learning in a Random World", 2005):
+//! throughput of a row of the other half is its error. Split conformal prediction turns the errors of a kind into an
+//! interval (V. Vovk, A. Gammerman, G. Shafer, "Algorithmic Learning in a Random World", 2005):
 //! with n errors, the k-th smallest covers the next row of the kind with probability k / (n + 1), whatever the
 //! distribution of the errors is, if that row is like the others.
 
@@ -116,7 +116,8 @@ mod tests {
         };
         let (mut covered, draws) = (0, 4000);
         for _ in 0..draws {
-            let Confidence::Interval { low_gbps, high_gbps, coverage, .. } = interval((0..39).map(|_| draw()).collect())
+            let Confidence::Interval { low_gbps, high_gbps, coverage, .. } =
+                interval((0..39).map(|_| draw()).collect())
             else {
                 panic!("39 rows are enough")
             };

@@ -87,7 +87,7 @@ struct ConnectionState {
 }
 
 struct DriveState {
-    /// Its kind.
+    /// The kind of the drive, an index of the engine's `specs`.
     spec: usize,
     channels: Vec<u64>,
     bus_free_ns: f64,
@@ -452,8 +452,8 @@ impl<'a> Engine<'a> {
         connection as usize % self.cores_free_ns.len()
     }
 
-    /// When the op's core has spent half an op's time, from now on: once to take the command up, once to send its answer,
-    /// and once more for a write whose data it fetched.
+    /// When the op's core has spent half an op's time, from now on: to take the command up, to send its answer, and to
+    /// pass on the data that a write fetched.
     #[inline]
     fn core_visit(&mut self, index: u32) -> f64 {
         let flight = &self.flights[index as usize];

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use super::confidence::{Confidence, Errors};
+use super::kinds::{self, Kind, *};
 use super::machine::Machine;
 pub use super::more::more;
 pub use super::published::{Row, rows};
-use super::confidence::{Confidence, Errors};
-use super::kinds::{self, Kind, *};
 use super::scenario::merge;
 use super::sweep::{Run, run_all};
 use crate::config::Error;
@@ -80,7 +80,7 @@ pub fn all_rows() -> Vec<Row> {
 pub struct Parameter {
     /// The path of its field in a profile.
     pub name: &'static str,
-    /// Its place.
+    /// The place of the parameter in a machine.
     pub get: fn(&mut Machine) -> &mut f64,
     /// The least value that makes sense.
     pub low: f64,
@@ -136,7 +136,7 @@ pub const OF_CACHE: &[Parameter] = parameters! {
     "cache.onset", |m| m.cache.onset, 1.02..3.0, [MIXED, SMALL, LARGE], EARLIER;
 };
 
-/// At most so many rows of a kind judge a parameter: a kind with many rows would only take longer.
+/// The number of rows of a kind that judge a parameter. More of them would only take longer.
 const ROWS_OF_KIND: usize = 8;
 
 /// These rows that count, thinned out to [`ROWS_OF_KIND`] of each kind, by kind.
@@ -155,8 +155,8 @@ fn by_kind<'a>(rows: &'a [Row], kinds: &[&str]) -> Result<Vec<(&'static str, Vec
     Ok(sets)
 }
 
-/// The mean over the kinds of the mean absolute error, each row's capped at 25 %: a row that lands in another state says
-/// only that it did. Errors count in units of the row's tolerance.
+/// The mean over the kinds of the mean absolute error, each row's capped at 25 %: a row that lands in another state
+/// says only that it did. Errors count in units of the row's tolerance.
 fn cost(machine: &Machine, rows: &[Row], kinds: &[&str], threads: usize) -> Result<f64, Error> {
     let sets = by_kind(rows, kinds)?;
     let mut all: Vec<Row> = sets.iter().flat_map(|(_, rows)| rows).map(|row| (*row).clone()).collect();
@@ -173,8 +173,8 @@ fn cost(machine: &Machine, rows: &[Row], kinds: &[&str], threads: usize) -> Resu
     Ok(sum / f64::from(count.max(1)))
 }
 
-/// `machine` with these parameters moved, one after the other in shrinking steps, to where the first half of `rows` agrees
-/// best. The other half is not looked at. The same arguments give the same result to the byte. `say` is told
+/// `machine` with these parameters moved, one after the other in shrinking steps, to where the first half of `rows`
+/// agrees best. The other half is not looked at. The same arguments give the same result to the byte. `say` is told
 /// what improves.
 ///
 /// # Errors
@@ -189,7 +189,7 @@ pub fn calibrate(
 ) -> Result<Machine, Error> {
     let known: Vec<Row> = rows.iter().filter(|row| row.first).cloned().collect();
     let mut best = machine.clone();
-    // What was judged once is not simulated again.
+    // A machine that was judged once is not simulated again.
     let mut judged: HashMap<(String, Vec<&str>), f64> = HashMap::new();
     let mut judge = |machine: &Machine, kinds: &[&'static str]| -> Result<f64, Error> {
         let text = toml::to_string(machine).map_err(|e| Error(format!("machine: {e}")))?;
@@ -253,8 +253,8 @@ pub fn compare_shipped(rows: &[Row], threads: usize, progress: &(dyn Fn(f64) + S
     compare_with(rows, threads, progress, &|row| Machine::shipped(row.profile()))
 }
 
-/// Measured over simulated throughput of the rows that count and that no profile was fitted on, by profile and kind: see
-/// data/errors.json.
+/// Measured over simulated throughput of the rows that count and that no profile was fitted on, by profile and kind:
+/// see data/errors.json.
 ///
 /// # Errors
 /// A machine that is not valid.
@@ -270,7 +270,8 @@ pub fn errors(compared: &[Compared]) -> Result<Errors, Error> {
     Ok(errors)
 }
 
-/// The constants of a profile as Markdown: the value, the range of the search, the source of its start, and the change of each kind's throughput when the constant grows by a tenth.
+/// The constants of a profile as Markdown: the value, the range of the search, the source of its start, and the change
+/// of each kind's throughput when the constant grows by a tenth.
 ///
 /// # Errors
 /// A machine that cannot be simulated.
@@ -308,10 +309,7 @@ pub fn constants(profile: &str, parameters: &[&Parameter], threads: usize) -> Re
         let _ = writeln!(
             text,
             "| `{}` | {value} | {} to {} | {} | {moves} |",
-            parameter.name,
-            parameter.low,
-            parameter.high,
-            parameter.source
+            parameter.name, parameter.low, parameter.high, parameter.source
         );
     }
     Ok(text)

@@ -148,10 +148,22 @@ fn of_load(scenario: &Scenario, cores: u32, null: bool) -> Result<&'static str, 
         (_, true, true, false) => Ok(SMALL_WRITES),
         (_, true, ..) => Ok(LARGE_WRITES),
         (_, _, true, true) if buffers => outside("no row was measured with mixed sizes out of a pool of buffers"),
-        (_, _, true, true) => Ok(if bypass { MIXED_BYPASS } else if rate { MIXED_RATE } else { MIXED }),
+        (_, _, true, true) => Ok(if bypass {
+            MIXED_BYPASS
+        } else if rate {
+            MIXED_RATE
+        } else {
+            MIXED
+        }),
         (_, _, true, false) => Ok(SMALL),
         _ if slow => Ok(LARGE_SLOW),
-        _ => Ok(if buffers { LARGE_BUFFERS } else if rate { LARGE_RATE } else { LARGE }),
+        _ => Ok(if buffers {
+            LARGE_BUFFERS
+        } else if rate {
+            LARGE_RATE
+        } else {
+            LARGE
+        }),
     }
 }
 

@@ -205,7 +205,12 @@ impl Machine {
     pub(super) fn check(&self) -> Result<(), Error> {
         let fail = |what: &str| Err(Error(format!("machine: {what}")));
         let curve = &self.cache.curve;
-        if self.ports == 0 || self.cores == 0 || self.ports > 4096 || self.cores > 65_536 || self.drive_count() > 100_000 {
+        if self.ports == 0
+            || self.cores == 0
+            || self.ports > 4096
+            || self.cores > 65_536
+            || self.drive_count() > 100_000
+        {
             return fail("ports must be 1 to 4096, cores 1 to 65536, and the drives at most 100000");
         }
         if ![self.port_gbps, self.host_gbps, self.cache.pool_mib, self.deep_ops].into_iter().all(positive) {

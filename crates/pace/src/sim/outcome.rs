@@ -16,7 +16,7 @@ pub struct Outcome {
     pub seconds: f64,
     /// The throughput of the payload, Gb/s.
     pub gbps: f64,
-    /// How far the throughput can be trusted.
+    /// The trust in the throughput: an interval, or the reason why there is none.
     pub confidence: Confidence,
     /// Ops per second.
     pub iops: f64,

@@ -132,7 +132,14 @@ pub(super) fn buffers(count: f64, cache: f64, cores: u32) -> Config {
 /// Null devices answer at once and write nothing, so that nothing spills.
 pub(super) fn null_devices(machine: &mut toml::Table) {
     let null = "cache.curve = [[1.0, 400.0], [1000.0, 400.0]]
-        drives = { read_us = 0.0, write_us = 0.0, bus_gbytes = 100.0, bus_op_us = 0.0, core_us = 0.0, write_gbytes = 100.0, write_op_us = 0.0 }";
+        [drives]
+        read_us = 0.0
+        write_us = 0.0
+        bus_gbytes = 100.0
+        bus_op_us = 0.0
+        core_us = 0.0
+        write_gbytes = 100.0
+        write_op_us = 0.0";
     merge(machine, null.parse().expect("TOML"));
 }
 
@@ -197,7 +204,7 @@ fn build(test: u32, section: &str, context: &Value, row: &Value, nth: usize) -> 
         // Five rows of null devices, one that is broken, five of drives; those of delay and split devices follow.
         13 => {
             let null = nth < 5;
-            if nth > 10 {
+            if nth == 5 || nth > 10 {
                 return None;
             }
             let what = format!("{}one op in flight", if null { "null, " } else { "" });
@@ -243,7 +250,13 @@ fn build(test: u32, section: &str, context: &Value, row: &Value, nth: usize) -> 
                 // 23 us in the first 38 rows, 24 us in the others, of 32 KiB.
                 let period_us = if nth < 38 { 23.0 } else { 24.0 };
                 Method::RateDelivered {
-                    credits: Credits { credit_bytes: 32 << 10, cores: 16, bypass_bytes, at_period_end: true, ..Credits::every(period_us) },
+                    credits: Credits {
+                        credit_bytes: 32 << 10,
+                        cores: 16,
+                        bypass_bytes,
+                        at_period_end: true,
+                        ..Credits::every(period_us)
+                    },
                     tuner_period_us: TUNER_PERIOD_US,
                     tuner_step_ns: TUNER_STEP_NS,
                 }
@@ -251,7 +264,13 @@ fn build(test: u32, section: &str, context: &Value, row: &Value, nth: usize) -> 
                 Method::None
             } else {
                 Method::RateInFlight {
-                    credits: Credits { credit_bytes: 64 << 10, cores: 16, bypass_bytes, at_period_end: true, ..Credits::every(46.0) },
+                    credits: Credits {
+                        credit_bytes: 64 << 10,
+                        cores: 16,
+                        bypass_bytes,
+                        at_period_end: true,
+                        ..Credits::every(46.0)
+                    },
                     tuner_period_us: TUNER_PERIOD_US,
                     threshold_bytes: 0,
                     ns_per_mib: TUNER2_NS_PER_MIB[block],
