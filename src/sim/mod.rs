@@ -87,11 +87,9 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     };
     if matches.get_flag("published") {
         let bar = progress_bar();
-        let rows = sim::fit::all_rows();
-        let shipped = sim::fit::compare_shipped(&rows, threads, &|done| show(&bar, done / 2.0))?;
-        let crossed = sim::fit::compare_crossed(&rows, threads, &|done| show(&bar, 0.5 + done / 2.0))?;
+        let compared = sim::fit::compare_shipped(&sim::fit::all_rows(), threads, &|done| show(&bar, done))?;
         bar.finish_and_clear();
-        output::print(&sim::fit::markdown(&shipped, &crossed)?)?;
+        output::print(&sim::fit::markdown(&compared)?)?;
         return Ok(Exit::Ok);
     }
     let files: Vec<&PathBuf> = matches.get_many("scenario").into_iter().flatten().collect();

@@ -1,8 +1,8 @@
 //! The bars of the self-tuning pacer, on the calibrated machine and on machines that nothing was tuned for, with the
 //! one default parameter set. Simulated time: the same on every machine. docs/pacing.md has the figures.
 //!
-//! The bars were set for one machine, which bars.toml keeps. The profile intel-16 is fitted anew with every change of the
-//! model, and a bar must not move with it.
+//! The bars were set for one machine, which bars.toml keeps. The profile intel-16 is fitted anew with every change of
+//! the model, and a bar must not move with it.
 
 use pace::sim::{Outcome, Run, Scenario, jain, run_all};
 use pace::{Config, Method, Tuning};

@@ -78,7 +78,8 @@ fn one_drive(lines: &str) -> pace::sim::Outcome {
 
 #[test]
 fn a_queue_with_a_depth_keeps_the_rest_at_the_initiator() {
-    let (free, deep, shallow) = (one_drive("queue_depth = 4096"), one_drive("queue_depth = 64"), one_drive("queue_depth = 16"));
+    let (free, deep, shallow) =
+        (one_drive("queue_depth = 4096"), one_drive("queue_depth = 64"), one_drive("queue_depth = 16"));
     assert_eq!((free.iops, free.all.target_us), (deep.iops, deep.all.target_us));
     // The drive is the limit with either, so all 64 take as long; the target has a quarter of them.
     assert!((0.97..1.03).contains(&(shallow.all.lat_us / free.all.lat_us)), "{} us", shallow.all.lat_us);

@@ -355,8 +355,8 @@ pub const TESTS: [u32; 11] = [2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 18];
 pub fn markdown(compared: &[Compared]) -> Result<String, Error> {
     let mut text = String::from(
         "# The model against every published row\n\n\
-         Written by `plimsoll sim --published`; docs/sim.md explains kinds and intervals, docs/pacing.md which rows count and \
-         what is off.\n\n\
+         Written by `plimsoll sim --published`; docs/sim.md explains kinds and intervals,\n\
+         docs/pacing.md which rows count and what is off.\n\n\
          | test | tolerance | calibrating: within | held out: within | held out: mean, worst error | unstable rows within |\n\
          | --- | --- | --- | --- | --- | --- |\n",
     );
