@@ -16,7 +16,7 @@ fn the_model_reproduces_the_published_tables() {
         let t = tally(&compared, test, |row| counts(row) && !row.what.starts_with("kernel"));
         assert!(t.rows >= 6 && t.within == t.rows, "test {test}: {t:?}");
     }
-    // Tests 10 to 18: at least 218 of 264 stable rows are within 8 %, as before, and 80 % of the held-out half.
+    // At least 218 of the 264 stable rows of tests 10 to 18 are within 8 %, and 80 % of the held-out rows.
     let of = |which: &dyn Fn(&pace::sim::fit::Row) -> bool| {
         let tests = TESTS.into_iter().filter(|test| *test >= 10 && *test != 13);
         let tallies = tests.map(|test| tally(&compared, test, |row| counts(row) && which(row)));
