@@ -78,7 +78,7 @@ fn one_drive(lines: &str) -> pace::sim::Outcome {
 
 #[test]
 fn a_queue_with_a_depth_keeps_the_rest_at_the_initiator() {
-    let (free, deep, shallow) =
+    let [free, deep, shallow] =
         [4096, 64, 16].map(|depth| one_drive(&format!("queue_depth = {depth}\ndrives.placed = false")));
     assert_eq!((free.iops, free.all.target_us), (deep.iops, deep.all.target_us));
     // The drive is the limit with either, so all 64 take as long; the target has a quarter of them.
