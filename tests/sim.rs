@@ -59,7 +59,10 @@ fn sweeps_methods_and_pages() {
             "o.json",
         ],
     );
-    assert_eq!(stdout(&out).lines().count(), 5, "{}", stdout(&out));
+    // A header, four runs, the sources of two intervals, and the first method against the other at either depth.
+    assert_eq!(stdout(&out).lines().count(), 9, "{}", stdout(&out));
+    assert!(stdout(&out).contains("lie in it, by the model's errors on"), "{}", stdout(&out));
+    assert_eq!(stdout(&out).matches("differ by more than the model's error").count(), 2, "{}", stdout(&out));
     let page = std::fs::read_to_string(directory.path().join("o.html")).expect("a page");
     assert!(page.matches("<svg").count() >= 9 && page.ends_with("</html>\n"));
     for part in [
@@ -76,6 +79,8 @@ fn sweeps_methods_and_pages() {
             .expect("JSON");
     let runs = document["runs"].as_array().expect("runs");
     assert_eq!(runs.len(), 4);
+    let interval = &runs[0]["outcome"]["confidence"]["interval"];
+    assert!(interval["low_gbps"].as_f64() < interval["high_gbps"].as_f64() && interval["rows"].as_u64() > Some(5));
     let rate = |n: usize| runs[n]["outcome"]["gbps"].as_f64().expect("a rate");
     // 16 buffers of 128 KiB cannot reach what 128 ops in flight do.
     assert!(rate(1) < 0.9 * rate(2), "{} {}", rate(1), rate(2));

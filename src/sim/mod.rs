@@ -2,6 +2,7 @@
 
 mod page;
 mod table;
+mod trust;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use indicatif::{ProgressBar, ProgressStyle};
-use pace::sim::{self, Machine, Outcome, Run, Scenario, Sweep};
+use pace::sim::{self, Outcome, Run, Scenario, Sweep};
 
 use crate::command_line::{Arguments, Subcommand};
 use crate::exit::Exit;
@@ -18,9 +19,6 @@ use crate::output;
 /// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
 
-/// The profile that was fitted first, against which --published sets others.
-const FIRST_PROFILE: &str = "intel-16";
-
 fn command() -> Command {
     let path = |arg: Arg| arg.value_parser(value_parser!(PathBuf));
     Command::new("sim")
@@ -28,8 +26,9 @@ fn command() -> Command {
         .long_about(
             "Runs scenarios of TOML files in simulated time, with the pacer code of the target and the load \
              generator. configs/sim/ has examples. The same scenario and seed give the same result, byte for byte. \
-             docs/sim.md explains the scenario file; docs/pacing.md explains the model and compares it with \
-             measurements.",
+             An interval beside a throughput comes from the errors of measurements of the same kind; where nobody has \
+             measured anything like a scenario, a line below the table says so. docs/sim.md explains the scenario \
+             file, the model and the intervals.",
         )
         .arg(path(Arg::new("scenario").value_name("SCENARIO.toml").num_args(0..).help("Scenario files")))
         .arg(Arg::new("pacing").long("pacing").value_name("METHOD").action(ArgAction::Append).help(format!(
@@ -72,21 +71,13 @@ fn command() -> Command {
                 .conflicts_with("csv")
                 .help("Print no table and no progress; write the files all the same"),
         )
-        .arg(Arg::new("published").long("published").action(ArgAction::SetTrue).conflicts_with("scenario").help(
-            "Compare the model with the published measurements (tests 3, 5, 10, 11, 12, 14, 15, 18), as Markdown",
-        ))
         .arg(
-            Arg::new("calibrate")
-                .long("calibrate")
-                .value_name("ROUNDS")
-                .value_parser(value_parser!(u32).range(1..=20))
-                .conflicts_with_all(["scenario", "published"])
-                .help("Calibrate a profile on half of the published rows, and print it as TOML"),
+            Arg::new("published")
+                .long("published")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("scenario")
+                .help("Compare the model with all published measurements, as Markdown"),
         )
-        .arg(Arg::new("profile").long("profile").value_name("NAME").conflicts_with("scenario").help(format!(
-            "The profile that --published compares and --calibrate starts from [default: {FIRST_PROFILE}]; \
-                     --published sets any other, such as intel-16-rdma, beside {FIRST_PROFILE}"
-        )))
 }
 
 fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
@@ -94,27 +85,11 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
         Some(&threads) => threads as usize,
         None => std::thread::available_parallelism().map_or(1, |n| n.get()),
     };
-    let profile = matches.get_one::<String>("profile").map_or(FIRST_PROFILE, String::as_str);
-    if let Some(&rounds) = matches.get_one::<u32>("calibrate") {
-        let (machine, derived) = (Machine::shipped(profile)?, sim::fit::derived(profile));
-        let machine = sim::fit::calibrate(&machine, derived, rounds, threads, &mut |line| eprintln!("{line}"))?;
-        output::print(&toml::to_string(&machine)?)?;
-        return Ok(Exit::Ok);
-    }
     if matches.get_flag("published") {
         let bar = progress_bar();
-        let compare = |name: &str, rows: &[sim::fit::Row]| -> anyhow::Result<_> {
-            Ok(sim::fit::compare(&Machine::shipped(name)?, rows, threads, &|done| show(&bar, done))?)
-        };
-        let text = if profile == FIRST_PROFILE {
-            sim::fit::markdown(&compare(profile, &sim::fit::rows())?)
-        } else {
-            let rows = sim::fit::counting();
-            let both = [(FIRST_PROFILE, &compare(FIRST_PROFILE, &rows)?[..]), (profile, &compare(profile, &rows)?)];
-            sim::fit::side_by_side(both)
-        };
+        let compared = sim::fit::compare_shipped(&sim::fit::all_rows(), threads, &|done| show(&bar, done))?;
         bar.finish_and_clear();
-        output::print(&text)?;
+        output::print(&sim::fit::markdown(&compared)?)?;
         return Ok(Exit::Ok);
     }
     let files: Vec<&PathBuf> = matches.get_many("scenario").into_iter().flatten().collect();

@@ -2,7 +2,7 @@
 
 use pace::sim::{Outcome, Run};
 use report::html::{Frame, Table, cards, folded};
-use report::svg::{Axis, Chart, Format, Series};
+use report::svg::{Axis, Chart, Format, Series, escape};
 
 use super::table::{self, FIGURES};
 
@@ -16,7 +16,7 @@ pub fn page(results: &[(Run, Outcome)]) -> String {
     let label = |run: &Run, params: &[String]| table::label_of(run, params, several);
     let mut body = format!("<h2>Results</h2>{}", summary(results, &varied));
     for remark in table::remarks(results) {
-        body.push_str(&format!("<p class=\"about\">{remark}</p>"));
+        body.push_str(&format!("<p class=\"about\">{}</p>", escape(&remark)));
     }
     let over_sweep = sweep_charts(results, &varied);
     if !over_sweep.is_empty() {

@@ -2,18 +2,24 @@
 
 use std::fmt::Write;
 
-use pace::sim::{Outcome, Run};
+use pace::sim::{Confidence, Outcome, Run};
 use report::text::{Style, Table};
 
+use super::trust;
+
 /// The names of the figures of a run, as [`figures`] gives them.
-pub const FIGURES: [&str; 9] =
-    ["Gb/s", "kIOPS", "lat us", "p99 us", "small us", "in flight MiB", "window MiB", "held %", "cores %"];
+pub const FIGURES: [&str; 10] =
+    ["Gb/s", "interval", "kIOPS", "lat us", "p99 us", "small us", "in flight MiB", "window MiB", "held %", "cores %"];
 
 /// The figures of a run as written.
-pub fn figures(outcome: &Outcome) -> [String; 9] {
+pub fn figures(outcome: &Outcome) -> [String; 10] {
     let o = outcome;
     [
         format!("{:.1}", o.gbps),
+        match &o.confidence {
+            Confidence::Interval { low_gbps, high_gbps, .. } => format!("{low_gbps:.0} to {high_gbps:.0}"),
+            Confidence::Outside(_) => "-".into(),
+        },
         format!("{:.1}", o.iops / 1e3),
         format!("{:.0}", o.all.lat_us),
         format!("{:.0}", o.all.p99_us),
@@ -31,7 +37,7 @@ const LEAST: [&str; 3] = ["window MiB", "cores %", "held %"];
 /// One line per run, and the remarks. A column in which no run has a value is left out.
 pub fn text(results: &[(Run, Outcome)], style: Style) -> String {
     let header: Vec<&str> = ["scenario"].into_iter().chain(FIGURES).collect();
-    let rows: Vec<[String; 9]> = results.iter().map(|(_, outcome)| figures(outcome)).collect();
+    let rows: Vec<[String; 10]> = results.iter().map(|(_, outcome)| figures(outcome)).collect();
     let empty: Vec<&str> =
         (0..FIGURES.len()).filter(|&at| rows.iter().all(|row| row[at] == "-")).map(|at| FIGURES[at]).collect();
     let mut table = Table::of(&header);
@@ -45,8 +51,10 @@ pub fn text(results: &[(Run, Outcome)], style: Style) -> String {
 
 /// The runs as comma-separated values, a line a run; a value that a run does not have is empty.
 pub fn csv(results: &[(Run, Outcome)]) -> String {
-    const NAMES: [&str; 9] = [
+    const NAMES: [&str; 11] = [
         "gbit_per_s",
+        "gbit_per_s_low",
+        "gbit_per_s_high",
         "kiops",
         "lat_us_mean",
         "lat_us_p99",
@@ -58,15 +66,21 @@ pub fn csv(results: &[(Run, Outcome)]) -> String {
     ];
     let header: Vec<&str> = ["scenario"].into_iter().chain(NAMES).collect();
     let known = |figure: String| if figure == "-" { String::new() } else { figure };
-    let rows =
-        results.iter().map(|(run, outcome)| [label(run)].into_iter().chain(figures(outcome).map(known)).collect());
+    let ends = |outcome: &Outcome| match outcome.confidence {
+        Confidence::Interval { low_gbps, high_gbps, .. } => [low_gbps, high_gbps].map(|end| format!("{end:.1}")),
+        Confidence::Outside(_) => Default::default(),
+    };
+    let rows = results.iter().map(|(run, outcome)| {
+        let [gbps, _, others @ ..] = figures(outcome).map(known);
+        [label(run), gbps].into_iter().chain(ends(outcome)).chain(others).collect()
+    });
     report::csv::table(&header, rows)
 }
 
-/// Sentences on all runs: commands that were refused; of a scenario that was run with several seeds, mean and
-/// deviation.
+/// Sentences on all runs: the sources of the intervals, and what has none; the methods that differ; commands that were
+/// refused; of a scenario that was run with several seeds, mean and deviation.
 pub fn remarks(results: &[(Run, Outcome)]) -> Vec<String> {
-    let mut remarks = Vec::new();
+    let mut remarks = trust::remarks(results);
     let refused: u64 = results.iter().map(|(_, o)| o.refused).sum();
     if refused > 0 {
         remarks.push(format!(

@@ -139,12 +139,23 @@ pub struct Credits {
     /// Ops of at most this many bytes are not paced.
     #[serde(default)]
     pub bypass_bytes: u32,
+    /// True if ops leave only at the end of a period, as the prototype's poller sends them. Otherwise an op that comes
+    /// while its core has credit leaves at once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_period_end: bool,
 }
 
 impl Credits {
     /// Credits of 128 KiB for one core, without limits of drives and without ops that are not paced.
     pub fn every(period_us: f64) -> Credits {
-        Credits { period_us, credit_bytes: credit(), cores: one(), drive_credit: 0, bypass_bytes: 0 }
+        Credits {
+            period_us,
+            credit_bytes: credit(),
+            cores: one(),
+            drive_credit: 0,
+            bypass_bytes: 0,
+            at_period_end: false,
+        }
     }
 }
 

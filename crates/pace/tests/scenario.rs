@@ -70,7 +70,7 @@ fn numbers_at_their_limits_are_answers_not_panics() {
 fn one_drive(lines: &str) -> pace::sim::Outcome {
     let text = format!(
         "name = \"t\"\nseconds = 0.02\nwarmup_seconds = 0.01\n[machine]\nprofile = \"intel-16\"\ndrives.count = 1\n\
-         drives.jitter = 0.0\ninitiator_op_us = 0.0\nop_us = 0.0\n{lines}\n[pacing]\nmethod = \"none\"\n[[jobs]]\nhosts = \"0\"\ndepth = 64\n\
+         drives.jitter = 0.0\ninitiator_op_us = 0.0\nop_us = 0.0\ndeep_us = 0.0\ndrives.core_us = 0.0\n{lines}\n[pacing]\nmethod = \"none\"\n[[jobs]]\nhosts = \"0\"\ndepth = 64\n\
          sizes = [{{ bytes = \"4k\" }}]\n"
     );
     pace::sim::run(&Scenario::parse(&text).unwrap(), &mut |_| {}).unwrap()
@@ -78,7 +78,8 @@ fn one_drive(lines: &str) -> pace::sim::Outcome {
 
 #[test]
 fn a_queue_with_a_depth_keeps_the_rest_at_the_initiator() {
-    let (free, deep, shallow) = (one_drive(""), one_drive("queue_depth = 64"), one_drive("queue_depth = 16"));
+    let [free, deep, shallow] =
+        [4096, 64, 16].map(|depth| one_drive(&format!("queue_depth = {depth}\ndrives.placed = false")));
     assert_eq!((free.iops, free.all.target_us), (deep.iops, deep.all.target_us));
     // The drive is the limit with either, so all 64 take as long; the target has a quarter of them.
     assert!((0.97..1.03).contains(&(shallow.all.lat_us / free.all.lat_us)), "{} us", shallow.all.lat_us);
@@ -91,7 +92,56 @@ fn a_queue_with_a_depth_keeps_the_rest_at_the_initiator() {
 #[test]
 fn placed_blocks_wait_for_their_channel() {
     let of = |lines: &str| one_drive(&format!("drives.channels = 16\n{lines}")).iops;
-    let (any, placed) = (of("queue_depth = 8"), of("queue_depth = 8\ndrives.placed = true"));
+    let (any, placed) = (of("queue_depth = 8\ndrives.placed = false"), of("queue_depth = 8"));
     // Eight ops at sixteen channels never wait for a free one, and often for one that has their blocks.
     assert!((0.5..0.9).contains(&(placed / any)), "{placed} of {any}");
+}
+
+#[test]
+fn a_write_fetches_its_data_unless_they_came_with_the_command() {
+    let latency_us = |lines: &str| {
+        let text = VALID_WRITE.replace("[machine]", &format!("[machine]\n{lines}"));
+        pace::sim::run(&Scenario::parse(&text).unwrap(), &mut |_| {}).unwrap().all.lat_us
+    };
+    let (fetched, carried) = (latency_us("fetch_us = 7.0"), latency_us("fetch_us = 7.0\nin_capsule_bytes = 4096"));
+    let visit_us = 0.5 * 2.0;
+    assert!((fetched - carried - 7.0 - visit_us).abs() < 0.1, "{fetched} and {carried} us");
+}
+
+const VALID_WRITE: &str = r#"
+name = "t"
+seconds = 0.02
+warmup_seconds = 0.01
+[machine]
+profile = "intel-16"
+op_us = 2.0
+deep_us = 0.0
+drives.core_us = 0.0
+drives.jitter = 0.0
+[pacing]
+method = "none"
+[[jobs]]
+hosts = "0"
+depth = 1
+write_percent = 100.0
+sizes = [{ bytes = "4k" }]
+"#;
+
+#[test]
+fn a_scenario_says_if_anything_like_it_was_measured() {
+    let of = |from: &str, to: &str| {
+        let text = include_str!("../../../configs/sim/prototype-03.toml").replace(from, to);
+        pace::sim::kinds::of(&Scenario::parse(&text).unwrap()).unwrap().map(|kind| kind.name)
+    };
+    assert_eq!(of("", ""), Ok(pace::sim::kinds::LARGE));
+    for (from, to, why) in [
+        ("method = \"none\"", "method = \"auto\"", "auto"),
+        ("128k", "1m", "1048576 bytes"),
+        ("intel-16\"", "intel-16\"\ndrives.count = 8", "drives"),
+        ("depth = 32", "depth = 32\nwrite_percent = 50.0", "only reads"),
+        ("depth = 32", "depth = 32\niops = 100.0", "always full"),
+    ] {
+        let outside = of(from, to).unwrap_err();
+        assert!(outside.contains(why), "{outside}");
+    }
 }

@@ -90,6 +90,7 @@ pub fn config(params: &Params, reactors: u32) -> Result<Option<Config>, RpcError
         cores: reactors.max(1),
         drive_credit: params.u32_if("io_pacer_disk_credit").unwrap_or(0),
         bypass_bytes: params.u32_if("io_pacer_threshold").unwrap_or(0),
+        at_period_end: false,
     };
     let number = |name: &str, default: u64| params.number_if(name).unwrap_or(default);
     let method = match (nonzero("io_pacer_tuner_period"), number("io_pacer_tuner_type", 0)) {

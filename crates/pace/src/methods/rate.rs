@@ -32,6 +32,8 @@ struct CoreClock {
     period_ns: u64,
     credit: i64,
     last_ns: u64,
+    /// When the last period was seen to have ended.
+    ended_ns: u64,
     held: u64,
     /// Queues that may have something, in the order of their turns.
     ring: VecDeque<u32>,
@@ -56,6 +58,8 @@ pub(crate) struct Rate {
     drive_credit: u64,
     /// Ops of at most this many bytes are not paced.
     bypass_bytes: u32,
+    /// True if ops leave only when a period ends.
+    at_period_end: bool,
     clocks: Box<[CoreClock]>,
     /// The queues of held ops, by core, then drive, then tenant.
     queues: Box<[Queue]>,
@@ -66,7 +70,7 @@ pub(crate) struct Rate {
 
 impl Rate {
     pub fn new(limits: Limits, credits: &Credits, tuner: RateTuner, budget: Option<u64>) -> Rate {
-        let Credits { period_us, credit_bytes, cores, drive_credit, bypass_bytes } = *credits;
+        let Credits { period_us, credit_bytes, cores, drive_credit, bypass_bytes, at_period_end } = *credits;
         let period_ns = (period_us * 1e3).round() as u64;
         let (drives, tenants) = (limits.drives as usize, limits.tenants as usize);
         let clock = |i: u64| CoreClock {
@@ -74,6 +78,7 @@ impl Rate {
             credit: 0,
             // Cores start out of phase, as their reactors do.
             last_ns: i * period_ns / u64::from(cores),
+            ended_ns: u64::MAX,
             held: 0,
             ring: VecDeque::with_capacity(drives * tenants),
             sent_bytes: 0,
@@ -87,6 +92,7 @@ impl Rate {
             tuner,
             drive_credit: u64::from(drive_credit),
             bypass_bytes,
+            at_period_end,
             clocks: (0..u64::from(cores)).map(clock).collect(),
             queues: vec![Queue { ops: List::EMPTY, in_ring: false }; drives * tenants * cores as usize].into(),
             drives,
@@ -109,6 +115,7 @@ impl Rate {
         let passed = now_ns.saturating_sub(clock.last_ns);
         if passed >= clock.period_ns {
             clock.last_ns = now_ns - passed % clock.period_ns;
+            clock.ended_ns = now_ns;
             clock.credit = (clock.credit + self.credit_bytes).min(self.credit_bytes);
         }
         let every_ns = match self.tuner {
@@ -144,7 +151,10 @@ impl Rate {
     }
 
     /// The next op of `core` that its credit, its drives' credits and the budget let through.
-    fn take(&mut self, core: usize) -> Option<u32> {
+    fn take(&mut self, core: usize, now_ns: u64) -> Option<u32> {
+        if self.at_period_end && self.clocks[core].ended_ns != now_ns {
+            return None;
+        }
         if self.clocks[core].credit <= 0 || self.clocks[core].held == 0 {
             return None;
         }
@@ -204,7 +214,7 @@ impl Admission for Rate {
         for _ in 0..self.clocks.len() {
             let core = self.next_core;
             self.tick(core, now_ns);
-            if let Some(index) = self.take(core) {
+            if let Some(index) = self.take(core, now_ns) {
                 let bytes = self.core.slab[index].op.bytes;
                 let clock = &mut self.clocks[core];
                 clock.credit -= i64::from(bytes);

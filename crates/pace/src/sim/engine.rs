@@ -8,7 +8,8 @@
 //! 3. *data*: the data is in memory (after the delay device, if any); memory path, port and host link send it.
 //! 4. *done*: the last byte is out, the buffer is free; the initiator sees it and sends its next command.
 //!
-//! A write fetches its data (link in, memory path) between admission and the channel.
+//! A write fetches its data (link in, memory path) between admission and the channel, and visits its core when they are
+//! there (*fetched*), unless they came with the command. Its buffer holds no data before, and does not fill the cache.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -17,8 +18,9 @@ use measure::Histogram;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
+use super::confidence::Confidence;
 use super::ids;
-use super::machine::{Machine, MemoryPath};
+use super::machine::{Drives, Machine, MemoryPath};
 use super::outcome::{ClassOutcome, Outcome, Point};
 use super::scenario::{HOSTS_MAX, Order, Scenario};
 use crate::config::{Error, Method};
@@ -39,6 +41,7 @@ enum Kind {
     Poisson,
     Arrive,
     Admit,
+    Fetched,
     Media,
     Data,
     Done,
@@ -84,8 +87,12 @@ struct ConnectionState {
 }
 
 struct DriveState {
+    /// The kind of the drive, an index of the engine's `specs`.
+    spec: usize,
     channels: Vec<u64>,
     bus_free_ns: f64,
+    /// When the drive takes the next write, by its limit of writes per second.
+    write_free_ns: f64,
     slower: f64,
 }
 
@@ -103,10 +110,16 @@ pub(super) struct Engine<'a> {
     jobs: Vec<JobState>,
     /// By number; empty if the machine does not limit queues.
     connections: Vec<ConnectionState>,
+    /// The kinds of drives.
+    specs: Vec<Drives>,
     drives: Vec<DriveState>,
     delay_ns: Vec<u64>,
     cores_free_ns: Vec<f64>,
+    /// The number of ops on each core, from their arrival to their end.
+    cores_ops: Vec<u32>,
     cores_busy_ns: f64,
+    /// The bytes in flight of writes that no drive has taken yet.
+    empty_bytes: u64,
     memory_free_ns: f64,
     ports_free_ns: [Vec<f64>; 2],
     hosts_free_ns: [Vec<f64>; 2],
@@ -134,7 +147,7 @@ pub(super) struct Engine<'a> {
 impl<'a> Engine<'a> {
     pub fn new(scenario: &'a Scenario) -> Result<Engine<'a>, Error> {
         let machine = scenario.machine()?;
-        let namespaces = scenario.namespaces.unwrap_or(machine.drives.count);
+        let namespaces = scenario.namespaces.unwrap_or(machine.drive_count());
         if namespaces == 0 || namespaces > 1 << 20 {
             return Err(Error("namespaces must be 1 to 1048576".into()));
         }
@@ -205,7 +218,15 @@ impl<'a> Engine<'a> {
         let limits = Limits { ops: depth_sum as u32 + 16, drives: namespaces, tenants: hosts };
         let warmup_ns = (scenario.warmup_seconds * NS) as u64;
         let end_ns = warmup_ns + (scenario.seconds * NS) as u64;
-        let drive = DriveState { channels: vec![0; machine.drives.channels as usize], bus_free_ns: 0.0, slower: 1.0 };
+        let specs: Vec<Drives> = machine.kinds_of_drives().cloned().collect();
+        let drive = |spec: usize| DriveState {
+            spec,
+            channels: vec![0; specs[spec].channels as usize],
+            bus_free_ns: 0.0,
+            write_free_ns: 0.0,
+            slower: 1.0,
+        };
+        let drives = (0..specs.len()).flat_map(|spec| (0..specs[spec].count).map(move |_| spec)).map(drive).collect();
         let histograms = || [Histogram::new(), Histogram::new()];
         Ok(Engine {
             memory: MemoryPath::new(&machine.cache, machine.cores),
@@ -218,10 +239,13 @@ impl<'a> Engine<'a> {
             free: Vec::new(),
             jobs,
             connections: machine.queue_depth.map_or(Vec::new(), |_| vec![Default::default(); connections as usize]),
-            drives: vec![(); machine.drives.count as usize].iter().map(|()| drive.clone()).collect(),
+            drives,
+            specs,
             delay_ns,
             cores_free_ns: vec![0.0; machine.cores as usize],
+            cores_ops: vec![0; machine.cores as usize],
             cores_busy_ns: 0.0,
+            empty_bytes: 0,
             memory_free_ns: 0.0,
             ports_free_ns: [vec![0.0; machine.ports as usize], vec![0.0; machine.ports as usize]],
             hosts_free_ns: [vec![0.0; hosts as usize], vec![0.0; hosts as usize]],
@@ -261,7 +285,7 @@ impl<'a> Engine<'a> {
         }
         let scenario = self.scenario;
         for (n, event) in scenario.events.iter().enumerate() {
-            ids::parse(&event.drives, self.machine.drives.count, &format!("events[{n}].drives"))?;
+            ids::parse(&event.drives, self.machine.drive_count(), &format!("events[{n}].drives"))?;
             self.push((event.at_s * NS) as u64, Kind::Event, n as u32);
         }
         let sample_ns = ((scenario.sample_ms * 1e6) as u64).max(1);
@@ -285,10 +309,14 @@ impl<'a> Engine<'a> {
                 k if k == Kind::JobStart as u64 => self.job_start(index),
                 k if k == Kind::Poisson as u64 => self.poisson(index),
                 k if k == Kind::Arrive as u64 => {
-                    let free_ns = self.core_visit(self.flights[index as usize].connection);
+                    let connection = self.flights[index as usize].connection;
+                    let core = self.core_of(connection);
+                    self.cores_ops[core] += 1;
+                    let free_ns = self.core_visit(index);
                     self.push(free_ns as u64, Kind::Admit, index);
                 }
                 k if k == Kind::Admit as u64 => self.admit(index)?,
+                k if k == Kind::Fetched as u64 => self.fetched(index),
                 k if k == Kind::Media as u64 => self.media(index),
                 k if k == Kind::Data as u64 => self.data(index),
                 k if k == Kind::Done as u64 => self.done(index),
@@ -304,7 +332,7 @@ impl<'a> Engine<'a> {
             }
         }
         progress(1.0);
-        Ok(self.outcome())
+        self.outcome()
     }
 
     /// A uniform integer below `n`, by multiplication (Lemire): the bias of 2^-32 is far below the precision of the
@@ -321,7 +349,7 @@ impl<'a> Engine<'a> {
 
     fn machine_event(&mut self, index: u32) -> Result<(), Error> {
         let event = &self.scenario.events[index as usize];
-        for drive in ids::parse(&event.drives, self.machine.drives.count, "events.drives")? {
+        for drive in ids::parse(&event.drives, self.machine.drive_count(), "events.drives")? {
             self.drives[drive as usize].slower = event.slower;
         }
         Ok(())
@@ -419,12 +447,21 @@ impl<'a> Engine<'a> {
         self.push(arrived_ns, Kind::Arrive, index);
     }
 
-    /// When the connection's core has spent half an op's time, from now on: once to take the command up, once to
-    /// send its answer.
     #[inline]
-    fn core_visit(&mut self, connection: u32) -> f64 {
-        let core = connection as usize % self.cores_free_ns.len();
-        let half_op_ns = self.machine.op_us * 500.0;
+    fn core_of(&self, connection: u32) -> usize {
+        connection as usize % self.cores_free_ns.len()
+    }
+
+    /// When the op's core has spent half an op's time, from now on: to take the command up, to send its answer, and to
+    /// pass on the data that a write fetched.
+    #[inline]
+    fn core_visit(&mut self, index: u32) -> f64 {
+        let flight = &self.flights[index as usize];
+        let core = self.core_of(flight.connection);
+        let ops = f64::from(self.cores_ops[core]);
+        let of_drive_us = self.specs[self.drives[flight.namespace as usize % self.drives.len()].spec].core_us;
+        let deep_us = self.machine.deep_us * ops / (ops + self.machine.deep_ops);
+        let half_op_ns = (self.machine.op_us + of_drive_us + deep_us) * 500.0;
         let free_ns = self.cores_free_ns[core].max(self.now as f64) + half_op_ns;
         self.cores_free_ns[core] = free_ns;
         if self.now >= self.measure_from_ns {
@@ -485,7 +522,7 @@ impl<'a> Engine<'a> {
     /// When memory path, port and host link have carried the op's data, from `now` on; `way` 0 is out, 1 in.
     fn carry(&mut self, flight: &Flight, way: usize, now: f64) -> u64 {
         let host = self.jobs[flight.job as usize].host as usize;
-        let in_flight = self.pacer.stats().total.in_flight_bytes;
+        let in_flight = self.pacer.stats().total.in_flight_bytes - self.empty_bytes;
         let memory_ns = self.memory.service_ns(u64::from(flight.bytes), in_flight, self.pool_bytes);
         let mut at_ns = now;
         if memory_ns > 0.0 {
@@ -503,15 +540,38 @@ impl<'a> Engine<'a> {
         there_ns.ceil() as u64
     }
 
-    /// The op is admitted: a read goes to its drive, a write fetches its data first.
+    /// The op is admitted: a read goes to its drive, a write waits for its data first.
     fn start(&mut self, index: u32) {
         let flight = self.flights[index as usize];
-        let ready_ns = if flight.write { self.carry(&flight, 1, self.now as f64) } else { self.now };
+        if !flight.write {
+            return self.to_drive(index, self.now);
+        }
+        self.empty_bytes += u64::from(flight.bytes);
+        let asked_us = if self.is_fetched(&flight) { self.machine.fetch_us } else { 0.0 };
+        let there_ns = self.carry(&flight, 1, self.now as f64 + asked_us * 1e3);
+        self.push(there_ns, Kind::Fetched, index);
+    }
+
+    fn is_fetched(&self, flight: &Flight) -> bool {
+        flight.bytes > self.machine.in_capsule_bytes
+    }
+
+    /// The data of a write are there.
+    fn fetched(&mut self, index: u32) {
+        let flight = self.flights[index as usize];
+        let ready_ns = if self.is_fetched(&flight) { self.core_visit(index) as u64 } else { self.now };
+        self.to_drive(index, ready_ns);
+    }
+
+    fn to_drive(&mut self, index: u32, ready_ns: u64) {
+        let flight = self.flights[index as usize];
         let drive_index = flight.namespace as usize % self.drives.len();
-        let jitter = self.machine.drives.jitter;
+        let spec = self.drives[drive_index].spec;
+        let (jitter, placed, channels) = (self.specs[spec].jitter, self.specs[spec].placed, self.specs[spec].channels);
         let vary = if jitter > 0.0 { 1.0 + jitter * (2.0 * self.uniform() - 1.0) } else { 1.0 };
-        let base_us = if flight.write { self.machine.drives.write_us } else { self.machine.drives.read_us };
-        let own = self.machine.drives.placed.then(|| self.below(u64::from(self.machine.drives.channels)) as usize);
+        let base_us = if flight.write { self.specs[spec].write_us } else { self.specs[spec].read_us };
+        // A drive reads a block where it is, and writes it where there is room.
+        let own = (placed && !flight.write).then(|| self.below(u64::from(channels)) as usize);
         let drive = &mut self.drives[drive_index];
         let service_ns = (base_us * 1e3 * vary * drive.slower) as u64;
         let free = own.unwrap_or_else(|| first_free(&drive.channels, ready_ns));
@@ -522,11 +582,23 @@ impl<'a> Engine<'a> {
 
     fn media(&mut self, index: u32) {
         let flight = self.flights[index as usize];
+        if flight.write {
+            self.empty_bytes -= u64::from(flight.bytes);
+        }
         let drives = self.drives.len();
         let drive = &mut self.drives[flight.namespace as usize % drives];
-        let bus_ns = (f64::from(flight.bytes) / self.machine.drives.bus_gbytes + self.machine.drives.bus_op_us * 1e3)
-            * drive.slower;
-        let at_ns = drive.bus_free_ns.max(self.now as f64) + bus_ns;
+        let of = &self.specs[drive.spec];
+        let gbytes = if flight.write { of.write_gbytes.unwrap_or(of.bus_gbytes) } else { of.bus_gbytes };
+        let mut op_us = of.bus_op_us;
+        let mut ready_ns = self.now as f64;
+        if let (true, Some(write_op_us)) = (flight.write, of.write_op_us) {
+            // The two limits of a drive work side by side: the next write may begin while the bus moves this one.
+            ready_ns = drive.write_free_ns.max(ready_ns);
+            drive.write_free_ns = ready_ns + write_op_us * 1e3 * drive.slower;
+            op_us = 0.0;
+        }
+        let bus_ns = (f64::from(flight.bytes) / gbytes + op_us * 1e3) * drive.slower;
+        let at_ns = drive.bus_free_ns.max(ready_ns) + bus_ns;
         drive.bus_free_ns = at_ns;
         let delay_ns = self.delay_ns[flight.namespace as usize];
         self.push(at_ns as u64 + delay_ns, Kind::Data, index);
@@ -534,7 +606,7 @@ impl<'a> Engine<'a> {
 
     fn data(&mut self, index: u32) {
         let flight = self.flights[index as usize];
-        let ready_ns = self.core_visit(flight.connection);
+        let ready_ns = self.core_visit(index);
         // A write has only its status to send.
         let at_ns = if flight.write { ready_ns.ceil() as u64 } else { self.carry(&flight, 0, ready_ns) };
         self.push(at_ns, Kind::Done, index);
@@ -542,6 +614,8 @@ impl<'a> Engine<'a> {
 
     fn done(&mut self, index: u32) {
         let flight = self.flights[index as usize];
+        let core = self.core_of(flight.connection);
+        self.cores_ops[core] -= 1;
         self.pacer.complete(self.now, flight.id);
         let half_ns = (self.machine.turnaround_us * 500.0) as u64;
         let seen_ns = self.now + half_ns;
@@ -597,7 +671,7 @@ impl<'a> Engine<'a> {
         self.sample_tenant_bytes.fill(0);
     }
 
-    fn outcome(mut self) -> Outcome {
+    fn outcome(mut self) -> Result<Outcome, Error> {
         let seconds = (self.end_ns - self.measure_from_ns) as f64 / NS;
         let gbps = |bytes: u64| bytes as f64 * 8.0 / seconds / 1e9;
         let stats = &self.pacer.stats().total;
@@ -605,11 +679,12 @@ impl<'a> Engine<'a> {
         let wire_bytes = self.bytes as f64 * self.machine.wire_factor + self.ops as f64 * self.machine.wire_op_bytes;
         let samples = self.samples.max(1) as f64;
         let [small, large] = &self.latency;
-        Outcome {
+        Ok(Outcome {
             name: self.scenario.name.clone(),
             seed: self.scenario.seed,
             seconds,
             gbps: gbps(self.bytes),
+            confidence: Confidence::of(self.scenario, gbps(self.bytes))?,
             iops: self.ops as f64 / seconds,
             wire_gbps: wire_bytes * 8.0 / seconds / 1e9,
             all: ClassOutcome::of(&self.all_latency[0], &self.all_latency[1]),
@@ -626,7 +701,7 @@ impl<'a> Engine<'a> {
             refused: self.refused,
             curve: std::mem::take(&mut self.curve),
             events: self.events,
-        }
+        })
     }
 }
 
@@ -643,10 +718,4 @@ fn first_free(channels: &[u64], ready_ns: u64) -> usize {
         }
     }
     free
-}
-
-impl Clone for DriveState {
-    fn clone(&self) -> Self {
-        DriveState { channels: self.channels.clone(), ..*self }
-    }
 }

@@ -1,9 +1,13 @@
 //! The distance of the model from the published tables, and the calibration that makes it small.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
+use super::confidence::{Confidence, Errors};
+use super::kinds::{self, Kind, *};
 use super::machine::Machine;
-pub use super::published::{BLIND, Row, blind, rows};
+pub use super::more::more;
+pub use super::published::{Row, rows};
 use super::scenario::merge;
 use super::sweep::{Run, run_all};
 use crate::config::Error;
@@ -53,147 +57,179 @@ pub fn compare(
     threads: usize,
     progress: &(dyn Fn(f64) + Sync),
 ) -> Result<Vec<Compared>, Error> {
-    let runs: Vec<Run> = rows.iter().map(|row| on(machine, row)).collect::<Result<_, _>>()?;
+    compare_with(rows, threads, progress, &|_| Ok(machine.clone()))
+}
+
+fn compare_with(
+    rows: &[Row],
+    threads: usize,
+    progress: &(dyn Fn(f64) + Sync),
+    machine_of: &dyn Fn(&Row) -> Result<Machine, Error>,
+) -> Result<Vec<Compared>, Error> {
+    let runs: Vec<Run> = rows.iter().map(|row| on(&machine_of(row)?, row)).collect::<Result<_, _>>()?;
     let outcomes = run_all(&runs, threads, progress)?;
     Ok(rows.iter().zip(outcomes).map(|(row, o)| Compared { row: row.clone(), gbps: o.gbps }).collect())
 }
 
-/// The rows that two profiles are compared on: those that count of the eight tests, and of the blind ones.
-pub fn counting() -> Vec<Row> {
-    rows().into_iter().chain(blind()).filter(counts).collect()
+/// All published rows, of all machines.
+pub fn all_rows() -> Vec<Row> {
+    rows().into_iter().chain(more()).collect()
 }
 
-/// A parameter to be calibrated: a name, where it is, its bounds, and the rows that know something about it.
-struct Parameter {
-    name: &'static str,
-    get: fn(&mut Machine) -> &mut f64,
-    low: f64,
-    high: f64,
-    rows: fn(&Row) -> bool,
+/// A parameter to be fitted: its name, where it is, its bounds, and the kinds of rows that know something about it.
+pub struct Parameter {
+    /// The path of its field in a profile.
+    pub name: &'static str,
+    /// The place of the parameter in a machine.
+    pub get: fn(&mut Machine) -> &mut f64,
+    /// The least value that makes sense.
+    pub low: f64,
+    /// The largest value that makes sense.
+    pub high: f64,
+    /// The kinds of rows by which it is judged.
+    pub kinds: &'static [&'static str],
+    /// The source of the value at which the search starts.
+    pub source: &'static str,
 }
 
-const PARAMETERS: &[Parameter] = &[
-    Parameter { name: "drives.read_us", get: |m| &mut m.drives.read_us, low: 10.0, high: 100.0, rows: paced_128k },
-    Parameter { name: "drives.bus_gbytes", get: |m| &mut m.drives.bus_gbytes, low: 1.5, high: 8.0, rows: paced_128k },
-    Parameter { name: "drives.jitter", get: |m| &mut m.drives.jitter, low: 0.0, high: 0.9, rows: paced_128k },
-    Parameter { name: "turnaround_us", get: |m| &mut m.turnaround_us, low: 2.0, high: 30.0, rows: shallow },
-    Parameter { name: "cache.curve[0] MiB", get: |m| &mut m.cache.curve[0].0, low: 8.0, high: 13.0, rows: spilling },
-    Parameter {
-        name: "cache.curve[1] Gb/s",
-        get: |m| &mut m.cache.curve[1].1,
-        low: 100.0,
-        high: 184.0,
-        rows: spilling,
-    },
-    Parameter {
-        name: "cache.curve[2] Gb/s",
-        get: |m| &mut m.cache.curve[2].1,
-        low: 100.0,
-        high: 184.0,
-        rows: spilling,
-    },
-    Parameter { name: "cache.curve[3] Gb/s", get: |m| &mut m.cache.curve[3].1, low: 90.0, high: 184.0, rows: spilling },
-    Parameter { name: "cache.spread", get: |m| &mut m.cache.spread, low: 1.0, high: 1.4, rows: spilling },
-    Parameter { name: "initiator_op_us", get: |m| &mut m.initiator_op_us, low: 0.5, high: 8.0, rows: mixed },
-    Parameter { name: "op_us", get: |m| &mut m.op_us, low: 1.0, high: 8.0, rows: mixed },
-    Parameter { name: "drives.bus_op_us", get: |m| &mut m.drives.bus_op_us, low: 0.0, high: 5.0, rows: mixed },
-    Parameter {
-        name: "cache.many_cores_factor",
-        get: |m| &mut m.cache.many_cores_factor,
-        low: 0.3,
-        high: 1.0,
-        rows: many_cores,
-    },
-    Parameter {
-        name: "cache.many_cores_spread",
-        get: |m| &mut m.cache.many_cores_spread,
-        low: 1.0,
-        high: 2.0,
-        rows: many_cores,
-    },
-    Parameter { name: "cache.onset", get: |m| &mut m.cache.onset, low: 1.02, high: 3.0, rows: many_cores },
-];
-
-fn paced_128k(row: &Row) -> bool {
-    matches!(row.test, 10..=12)
+macro_rules! parameters {
+    ($($name:literal, |$m:ident| $get:expr, $low:literal..$high:literal, $kinds:expr, $source:expr;)*) => {
+        &[$(Parameter { name: $name, get: |$m| &mut $get, low: $low, high: $high, kinds: &$kinds, source: $source }),*]
+    };
 }
 
-fn spilling(row: &Row) -> bool {
-    matches!(row.test, 3 | 5) || row.test == 10 && row.what.starts_with("128")
-}
+/// The profile of before had this value, from a fit on half of the published tests.
+const EARLIER: &str = "the profile before, fitted on half of tests 3 to 18";
 
-/// Rows bound by latency or by the work per op.
-fn mixed(row: &Row) -> bool {
-    row.test == 18 && row.scenario.jobs[0].depth <= 64 && (row.what.contains("3:") || !row.what.contains("128k"))
-}
+/// The parameters of the fabric, the cores and the initiator, which all drives share.
+pub const OF_MACHINE: &[Parameter] = parameters! {
+    "turnaround_us", |m| m.turnaround_us, 0.0..30.0, [ONE], "latency of one 128k read of a null device, less wire and cores";
+    "fetch_us", |m| m.fetch_us, 0.0..30.0, [ONE, SMALL_WRITES], "latency of one 128k write of a null device, less that of a read";
+    "initiator_op_us", |m| m.initiator_op_us, 0.5..8.0, [NULL, SMALL], "16 jobs that read 4k of null devices";
+    "wire_op_bytes", |m| m.wire_op_bytes, 60.0..600.0, [NULL], "wire rate of 4k reads of null devices";
+    "op_us", |m| m.op_us, 0.5..8.0, [NULL, SMALL, SMALL_WRITES], "an assumption: 16 cores that read 4k of null devices take at most 3 us";
+    "drives.core_us", |m| m.drives.core_us, 0.0..8.0, [SMALL, CORES], "an assumption";
+    "deep_us", |m| m.deep_us, 0.0..8.0, [SMALL, CORES], "one core that reads 4k, less op_us";
+    "deep_ops", |m| m.deep_ops, 100.0..10000.0, [SMALL, CORES], "an assumption";
+};
 
-fn shallow(row: &Row) -> bool {
-    matches!(row.test, 3 | 5) || row.test == 10 || row.test == 18 && row.scenario.jobs[0].depth <= 16
-}
+/// The parameters of drives.
+pub const OF_DRIVES: &[Parameter] = parameters! {
+    "drives.read_us", |m| m.drives.read_us, 10.0..150.0, [ONE, LARGE_BUFFERS, SMALL], "latency of one read by size, less that of null devices";
+    "drives.bus_gbytes", |m| m.drives.bus_gbytes, 0.8..8.0, [ONE, LARGE_BUFFERS], "latency of one read by size";
+    "drives.jitter", |m| m.drives.jitter, 0.0..0.9, [LARGE_BUFFERS, SMALL], "an assumption";
+    "drives.bus_op_us", |m| m.drives.bus_op_us, 0.0..5.0, [SMALL], EARLIER;
+    "drives.write_us", |m| m.drives.write_us, 1.0..100.0, [ONE, SMALL_WRITES], "an assumption: a write is done when it is in the drive's memory";
+    "drives.write_gbytes", |m| *m.drives.write_gbytes.get_or_insert(m.drives.bus_gbytes), 0.5..8.0, [LARGE_WRITES, ONE], "writes of 128k, depth 64";
+    "drives.write_op_us", |m| *m.drives.write_op_us.get_or_insert(1.0), 0.5..20.0, [SMALL_WRITES], "writes of 4k that carry their data";
+};
 
-fn many_cores(row: &Row) -> bool {
-    row.test == 18 && (row.what.contains("unpaced") || row.what.contains("bypass"))
-        || matches!(row.test, 3 | 5) && row.what.starts_with("kernel")
-}
+/// The parameters of the memory path.
+pub const OF_CACHE: &[Parameter] = parameters! {
+    "cache.curve[0] MiB", |m| m.cache.curve[0].0, 6.0..14.0, [LARGE, LARGE_BUFFERS], EARLIER;
+    "cache.curve[1] Gb/s", |m| m.cache.curve[1].1, 90.0..184.0, [LARGE], EARLIER;
+    "cache.curve[2] Gb/s", |m| m.cache.curve[2].1, 90.0..184.0, [LARGE], EARLIER;
+    "cache.curve[3] Gb/s", |m| m.cache.curve[3].1, 80.0..184.0, [LARGE], EARLIER;
+    "cache.spread", |m| m.cache.spread, 1.0..1.6, [LARGE, LARGE_BUFFERS], EARLIER;
+    "cache.many_cores_factor", |m| m.cache.many_cores_factor, 0.3..1.0, [MIXED, SMALL, LARGE], EARLIER;
+    "cache.many_cores_spread", |m| m.cache.many_cores_spread, 1.0..2.0, [MIXED, SMALL, LARGE], EARLIER;
+    "cache.onset", |m| m.cache.onset, 1.02..3.0, [MIXED, SMALL, LARGE], EARLIER;
+};
 
-/// Mean absolute error, each row's capped at 25 %: a row that lands in another state says only that it did.
-fn cost(compared: &[Compared]) -> f64 {
-    compared.iter().map(|c| c.error().abs().min(0.25) / tolerance(c.row.test)).sum::<f64>()
-        / compared.len().max(1) as f64
-}
+/// The number of rows of a kind that judge a parameter. More of them would only take longer.
+const ROWS_OF_KIND: usize = 8;
 
-/// The parameters of a shipped profile that documents or latencies give: calibration leaves them alone.
-pub fn derived(profile: &str) -> &'static [&'static str] {
-    match profile {
-        "intel-16-rdma" => &["initiator_op_us", "op_us", "turnaround_us"],
-        _ => &[],
+/// These rows that count, thinned out to [`ROWS_OF_KIND`] of each kind, by kind.
+fn by_kind<'a>(rows: &'a [Row], kinds: &[&str]) -> Result<Vec<(&'static str, Vec<&'a Row>)>, Error> {
+    let mut sets = Vec::new();
+    for kind in kinds::KINDS.into_iter().filter(|kind| kinds.contains(kind)) {
+        let mut of = Vec::new();
+        for row in rows.iter().filter(|row| counts(row)) {
+            if kinds::of(&row.scenario)?.is_ok_and(|found| found.name == kind) {
+                of.push(row);
+            }
+        }
+        let step = of.len().div_ceil(ROWS_OF_KIND).max(1);
+        sets.push((kind, of.into_iter().step_by(step).collect()));
     }
+    Ok(sets)
 }
 
-/// `machine` with its parameters but those that are `derived` moved, one after the other in shrinking steps, to where
-/// the calibrating half of the rows agrees best. The other half is not looked at. `say` is told what improves.
+/// The mean over the kinds of the mean absolute error, each row's capped at 25 %: a row that lands in another state
+/// says only that it did. Errors count in units of the row's tolerance.
+fn cost(machine: &Machine, rows: &[Row], kinds: &[&str], threads: usize) -> Result<f64, Error> {
+    let sets = by_kind(rows, kinds)?;
+    let mut all: Vec<Row> = sets.iter().flat_map(|(_, rows)| rows).map(|row| (*row).clone()).collect();
+    // A search compares many machines on the same rows: half of the time is enough to tell the better one. The warm-up
+    // stays, because a queue that spills out of the cache needs it to settle.
+    all.iter_mut().for_each(|row| row.scenario.seconds /= 2.0);
+    let compared = compare(machine, &all, threads, &|_| {})?;
+    let (mut sum, mut at, mut count) = (0.0, 0, 0);
+    for (_, rows) in sets.iter().filter(|(_, rows)| !rows.is_empty()) {
+        let errors = compared[at..at + rows.len()].iter().map(|c| c.error().abs().min(0.25) / tolerance(c.row.test));
+        sum += errors.sum::<f64>() / rows.len() as f64;
+        (at, count) = (at + rows.len(), count + 1);
+    }
+    Ok(sum / f64::from(count.max(1)))
+}
+
+/// `machine` with these parameters moved, one after the other in shrinking steps, to where the first half of `rows`
+/// agrees best. The other half is not looked at. The same arguments give the same result to the byte. `say` is told
+/// what improves.
 ///
 /// # Errors
 /// A machine that cannot be simulated.
 pub fn calibrate(
     machine: &Machine,
-    derived: &[&str],
+    rows: &[Row],
+    parameters: &[&Parameter],
     rounds: u32,
     threads: usize,
     say: &mut dyn FnMut(String),
 ) -> Result<Machine, Error> {
-    let known: Vec<Row> = rows().into_iter().filter(|row| row.calibrates).collect();
+    let known: Vec<Row> = rows.iter().filter(|row| row.first).cloned().collect();
     let mut best = machine.clone();
+    // A machine that was judged once is not simulated again.
+    let mut judged: HashMap<(String, Vec<&str>), f64> = HashMap::new();
+    let mut judge = |machine: &Machine, kinds: &[&'static str]| -> Result<f64, Error> {
+        let text = toml::to_string(machine).map_err(|e| Error(format!("machine: {e}")))?;
+        let key = (text, kinds.to_vec());
+        if let Some(&cost) = judged.get(&key) {
+            return Ok(cost);
+        }
+        let cost = cost(machine, &known, kinds, threads)?;
+        judged.insert(key, cost);
+        Ok(cost)
+    };
     for round in 0..rounds {
-        let step = 0.08 * 0.5f64.powi(round as i32);
         // Channels are whole: every likely number is tried.
-        let whole: Vec<Row> = known.iter().filter(|row| mixed(row)).cloned().collect();
-        let mut least = cost(&compare(&best, &whole, threads, &|_| {})?);
-        for channels in [7, 8, 9, 10, 12, 16] {
+        let by = [SMALL, LARGE_BUFFERS];
+        let mut least = judge(&best, &by)?;
+        for channels in [7, 8, 9, 10, 12, 14, 17, 20, 24] {
             let mut next = best.clone();
             next.drives.channels = channels;
-            let cost = cost(&compare(&next, &whole, threads, &|_| {})?);
+            let cost = judge(&next, &by)?;
             if cost < least {
                 say(format!("round {round}: drives.channels = {channels}: cost {least:.4} -> {cost:.4}"));
                 (best, least) = (next, cost);
             }
         }
-        for parameter in PARAMETERS.iter().filter(|parameter| !derived.contains(&parameter.name)) {
-            let rows: Vec<Row> = known.iter().filter(|row| (parameter.rows)(row)).cloned().collect();
-            let judge = |m: &Machine| Ok::<f64, Error>(cost(&compare(m, &rows, threads, &|_| {})?));
-            let mut least = judge(&best)?;
+        let step = 0.08 * 0.4f64.powi(round as i32);
+        for parameter in parameters {
+            let mut least = judge(&best, parameter.kinds)?;
             for factor in [1.0 + step, 1.0 / (1.0 + step)] {
                 let mut moved = false;
                 for _ in 0..4 {
                     let mut next = best.clone();
                     let value = (parameter.get)(&mut next);
                     // Parameters that may be 0 or near 1 still move: a relative step with a small absolute part.
-                    *value = (*value * factor + 0.02 * (factor - 1.0)).clamp(parameter.low, parameter.high);
+                    let target = (*value * factor + 0.1 * (factor - 1.0)).clamp(parameter.low, parameter.high);
+                    *value = (target * 1e4).round() / 1e4;
                     let value = *value;
                     if !next.cache.curve.windows(2).all(|w| w[1].0 > w[0].0) {
                         break;
                     }
-                    let cost = judge(&next)?;
+                    let cost = judge(&next, parameter.kinds)?;
                     if cost >= least - 1e-6 {
                         break;
                     }
@@ -206,11 +242,77 @@ pub fn calibrate(
             }
         }
     }
-    for parameter in PARAMETERS {
-        let value = (parameter.get)(&mut best);
-        *value = (*value * 1e4).round() / 1e4;
-    }
     Ok(best)
+}
+
+/// These rows, each against the profile of its machine.
+///
+/// # Errors
+/// A machine that cannot be simulated.
+pub fn compare_shipped(rows: &[Row], threads: usize, progress: &(dyn Fn(f64) + Sync)) -> Result<Vec<Compared>, Error> {
+    compare_with(rows, threads, progress, &|row| Machine::shipped(row.profile()))
+}
+
+/// Measured over simulated throughput of the rows that count and that no profile was fitted on, by profile and kind:
+/// see data/errors.json.
+///
+/// # Errors
+/// A machine that is not valid.
+pub fn errors(compared: &[Compared]) -> Result<Errors, Error> {
+    let mut errors = Errors::new();
+    for c in compared.iter().filter(|c| counts(&c.row) && !c.row.first) {
+        if let Ok(kind) = kinds::of(&c.row.scenario)? {
+            let of = errors.entry(kind.profile).or_default().entry(kind.name.into()).or_default();
+            of.push((c.row.gbps / c.gbps * 1e4).round() / 1e4);
+        }
+    }
+    errors.values_mut().flat_map(|kinds| kinds.values_mut()).for_each(|of| of.sort_by(f64::total_cmp));
+    Ok(errors)
+}
+
+/// The constants of a profile as Markdown: the value, the range of the search, the source of its start, and the change
+/// of each kind's throughput when the constant grows by a tenth.
+///
+/// # Errors
+/// A machine that cannot be simulated.
+pub fn constants(profile: &str, parameters: &[&Parameter], threads: usize) -> Result<String, Error> {
+    let rows: Vec<Row> = all_rows().into_iter().filter(|row| row.profile() == profile).collect();
+    let mut sets = by_kind(&rows, &kinds::KINDS)?;
+    sets.iter_mut().for_each(|(_, rows)| *rows = rows.iter().step_by(2).copied().collect());
+    let mut picked: Vec<Row> = sets.iter().flat_map(|(_, rows)| rows).map(|row| (*row).clone()).collect();
+    picked.iter_mut().for_each(|row| row.scenario.seconds /= 4.0);
+    let mut all = Machine::shipped(profile)?;
+    let base = compare(&all, &picked, threads, &|_| {})?;
+    let mut text = format!(
+        "\n## {profile}\n\n| constant | value | range | start | moves, when it grows by a tenth |\n\
+         | --- | --- | --- | --- | --- |\n"
+    );
+    for parameter in parameters {
+        let value = *(parameter.get)(&mut all);
+        let mut next = all.clone();
+        *(parameter.get)(&mut next) = value * 1.1;
+        let moved = if next.cache.curve.windows(2).all(|w| w[1].0 > w[0].0) {
+            compare(&next, &picked, threads, &|_| {})?
+        } else {
+            base.clone()
+        };
+        let (mut at, mut kinds_moved) = (0, Vec::new());
+        for (kind, rows) in sets.iter().filter(|(_, rows)| !rows.is_empty()) {
+            let pairs = base[at..at + rows.len()].iter().zip(&moved[at..at + rows.len()]);
+            let change = pairs.map(|(a, b)| b.gbps / a.gbps - 1.0).sum::<f64>() / rows.len() as f64;
+            at += rows.len();
+            if change.abs() >= 0.005 {
+                kinds_moved.push(format!("{kind} {:+.1} %", 100.0 * change));
+            }
+        }
+        let moves = if kinds_moved.is_empty() { "no kind by 0.5 %".to_string() } else { kinds_moved.join("; ") };
+        let _ = writeln!(
+            text,
+            "| `{}` | {value} | {} to {} | {} | {moves} |",
+            parameter.name, parameter.low, parameter.high, parameter.source
+        );
+    }
+    Ok(text)
 }
 
 /// The number of a test's rows that are within the tolerance.
@@ -244,19 +346,23 @@ pub fn counts(row: &Row) -> bool {
 }
 
 /// The tests, in order.
-pub const TESTS: [u32; 8] = [3, 5, 10, 11, 12, 14, 15, 18];
+pub const TESTS: [u32; 11] = [2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 18];
 
-/// The comparison as Markdown: a summary per test, then every row.
-pub fn markdown(compared: &[Compared]) -> String {
+/// The comparison as Markdown: a summary by test, one by kind, then every row.
+///
+/// # Errors
+/// A machine that is not valid.
+pub fn markdown(compared: &[Compared]) -> Result<String, Error> {
     let mut text = String::from(
         "# The model against every published row\n\n\
-         Written by `plimsoll sim --published`; docs/pacing.md explains which rows count and what is off.\n\n\
+         Written by `plimsoll sim --published`; docs/sim.md explains kinds and intervals,\n\
+         docs/pacing.md which rows count and what is off.\n\n\
          | test | tolerance | calibrating: within | held out: within | held out: mean, worst error | unstable rows within |\n\
          | --- | --- | --- | --- | --- | --- |\n",
     );
     for test in TESTS {
-        let half = tally(compared, test, |r| counts(r) && r.calibrates);
-        let held = tally(compared, test, |r| counts(r) && !r.calibrates);
+        let half = tally(compared, test, |r| counts(r) && r.first);
+        let held = tally(compared, test, |r| counts(r) && !r.first);
         let other = tally(compared, test, |r| !counts(r));
         let _ = writeln!(
             text,
@@ -272,74 +378,54 @@ pub fn markdown(compared: &[Compared]) -> String {
             other.rows
         );
     }
-    for test in TESTS {
+    text.push_str(
+        "\n| machine | kind | held out: rows | within 8 % | within 15 % | interval |\n\
+         | --- | --- | --- | --- | --- | --- |\n",
+    );
+    let errors = errors(compared)?;
+    let off = |ratio: &f64| (1.0 / ratio - 1.0).abs();
+    for (profile, kinds) in &errors {
+        for kind in kinds::KINDS.into_iter().filter(|kind| kinds.contains_key(*kind)) {
+            let of = &kinds[kind];
+            let within = |bar: f64| of.iter().filter(|ratio| off(ratio) <= bar).count();
+            let kind_of = Kind { profile: profile.clone(), name: kind };
+            let interval = match Confidence::of_kind(&kind_of, 1.0, &errors) {
+                Confidence::Interval { high_gbps, low_gbps, .. } => {
+                    format!("-{:.1} % to +{:.1} %", 100.0 * (1.0 - low_gbps), 100.0 * (high_gbps - 1.0))
+                }
+                Confidence::Outside(_) => "none".into(),
+            };
+            let _ = writeln!(
+                text,
+                "| {profile} | {kind} | {} | {} | {} | {interval} |",
+                of.len(),
+                within(0.08),
+                within(0.15)
+            );
+        }
+    }
+    let mut section = |title: &str, which: &dyn Fn(&Row) -> bool| {
         let _ = write!(
             text,
-            "\n### Test {test}\n\n| row | published Gb/s | simulated | error | |\n| --- | --- | --- | --- | --- |\n"
+            "\n### {title}\n\n| row | published Gb/s | simulated | error | |\n| --- | --- | --- | --- | --- |\n"
         );
-        for c in compared.iter().filter(|c| c.row.test == test) {
-            let kind = match (counts(&c.row), c.row.calibrates) {
+        for c in compared.iter().filter(|c| which(&c.row)) {
+            let row = &c.row;
+            let half = match (counts(row), row.first) {
                 (false, _) => "unstable",
                 (true, true) => "calibrating",
                 (true, false) => "held out",
             };
-            let miss = if counts(&c.row) && c.error().abs() > tolerance(test) { ", **outside**" } else { "" };
-            let _ = writeln!(
-                text,
-                "| {} | {:.1} | {:.1} | {:+.1} % | {kind}{miss} |",
-                c.row.what,
-                c.row.gbps,
-                c.gbps,
-                100.0 * c.error()
-            );
+            let miss = if counts(row) && c.error().abs() > tolerance(row.test) { ", **outside**" } else { "" };
+            let (what, published, error) = (&row.what, row.gbps, 100.0 * c.error());
+            let _ = writeln!(text, "| {what} | {published:.1} | {:.1} | {error:+.1} % | {half}{miss} |", c.gbps);
         }
-    }
-    text
-}
-
-/// Two profiles side by side, by the name of each, over the rows of [`counting`], as Markdown: a summary, then
-/// every row that neither was fitted on.
-pub fn side_by_side(profiles: [(&str, &[Compared]); 2]) -> String {
-    let [(first, of_first), (second, of_second)] = profiles;
-    let mut text = format!(
-        "| test | rows | {first}: within | mean, worst error | {second}: within | mean, worst error |\n\
-         | --- | --- | --- | --- | --- | --- |\n"
-    );
-    let mut line = |test: u32, kind: &str, which: &dyn Fn(&Row) -> bool| {
-        let _ = write!(text, "| {test} | {kind} |");
-        for compared in [of_first, of_second] {
-            let t = tally(compared, test, which);
-            let (mean, worst) = (100.0 * t.mean, 100.0 * t.worst);
-            let _ = write!(text, " {} of {} | {mean:.1} %, {worst:.1} % |", t.within, t.rows);
-        }
-        text.push('\n');
     };
     for test in TESTS {
-        line(test, "calibrating", &|row| row.calibrates);
-        line(test, "held out", &|row| !row.calibrates);
+        section(&format!("Test {test}"), &|row| row.test == test);
     }
-    let is_small = |row: &Row| row.scenario.jobs.iter().flat_map(|job| &job.sizes).all(|size| size.bytes <= 16 << 10);
-    line(18, "4, 8 and 16 KiB alone, calibrating", &|row| row.calibrates && is_small(row));
-    line(18, "4, 8 and 16 KiB alone, held out", &|row| !row.calibrates && is_small(row));
-    for test in BLIND {
-        line(test, "blind", &|_| true);
+    for profile in errors.keys() {
+        section(&format!("{profile}, further rows"), &|row| row.test == 0 && row.profile() == profile);
     }
-    for test in TESTS.into_iter().chain(BLIND) {
-        let kind = if BLIND.contains(&test) { "blind" } else { "held out" };
-        let _ = write!(
-            text,
-            "\n### Test {test}, {kind}\n\n| row | published Gb/s | {first} | error | {second} | error |\n\
-             | --- | --- | --- | --- | --- | --- |\n"
-        );
-        for (a, b) in of_first.iter().zip(of_second).filter(|(a, _)| a.row.test == test && !a.row.calibrates) {
-            let (row, published) = (&a.row.what, a.row.gbps);
-            let (of_a, of_b) = (100.0 * a.error(), 100.0 * b.error());
-            let _ = writeln!(
-                text,
-                "| {row} | {published:.1} | {:.1} | {of_a:+.1} % | {:.1} | {of_b:+.1} % |",
-                a.gbps, b.gbps
-            );
-        }
-    }
-    text
+    Ok(text)
 }

@@ -22,6 +22,12 @@ pub struct Machine {
     pub wire_op_bytes: f64,
     /// Microseconds from an initiator's completion of an op to the arrival of its next command at the target.
     pub turnaround_us: f64,
+    /// Microseconds more until the target has the data of a write: the round trip by which it fetches them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fetch_us: f64,
+    /// Writes of up to this many bytes carry their data with the command, so that the target fetches nothing.
+    #[serde(default, skip_serializing_if = "is_zero_bytes")]
+    pub in_capsule_bytes: u32,
     /// Microseconds of an initiator's core per op; each copy of a job has a separate core.
     pub initiator_op_us: f64,
     /// Commands that a connection carries at a time; further ones wait at the initiator. Without it, no limit.
@@ -31,10 +37,20 @@ pub struct Machine {
     pub cores: u32,
     /// Microseconds of a core per op.
     pub op_us: f64,
+    /// Microseconds more per op on a core that has very many ops, whose records do not stay in the core's cache. Half
+    /// of them at `deep_ops` ops on the core.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub deep_us: f64,
+    /// The number of ops on a core at which an op takes half of `deep_us` more.
+    #[serde(default = "deep_ops", skip_serializing_if = "is_deep_ops")]
+    pub deep_ops: f64,
     /// The last-level cache, and what spilling it costs.
     pub cache: Cache,
-    /// The drives, which are all equal.
+    /// The drives, which are all equal unless there are `other_drives`.
     pub drives: Drives,
+    /// Drives of other kinds in the same machine. Their numbers follow those of `drives`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_drives: Vec<Drives>,
 }
 
 /// The path from memory to the network, whose rate falls as buffers in use spill out of the cache.
@@ -70,7 +86,8 @@ pub struct Drives {
     pub count: u32,
     /// Ops that a drive works on at a time.
     pub channels: u32,
-    /// True if an op has to wait for the one channel that has its blocks; else it takes the first that is free.
+    /// True if a read has to wait for the one channel that has its blocks; else it takes the first that is free, as a
+    /// write does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub placed: bool,
     /// Microseconds of a channel per read.
@@ -83,11 +100,68 @@ pub struct Drives {
     pub bus_gbytes: f64,
     /// Microseconds of the bus per op beyond its bytes.
     pub bus_op_us: f64,
+    /// Microseconds of the target's core per op for the drive's queue. A null device has none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub core_us: f64,
+    /// Gigabytes per second that a drive writes. Default: `bus_gbytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_gbytes: Option<f64>,
+    /// Microseconds from one write to the next, however small they are: the limit of writes per second. The limit of
+    /// bytes is separate, and a write waits for both. Default: writes take `bus_op_us` of the bus, as reads do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_op_us: Option<f64>,
+}
+
+impl Drives {
+    fn check(&self) -> Result<(), String> {
+        let fail = |what: &str| Err(format!("drives: {what}"));
+        if self.count == 0 || !(1..=4096).contains(&self.channels) {
+            return fail("count must be at least 1, channels 1 to 4096");
+        }
+        if !positive(self.bus_gbytes) || !self.write_gbytes.is_none_or(positive) {
+            return fail("bus_gbytes and write_gbytes must be above 0");
+        }
+        let times = [self.read_us, self.write_us, self.bus_op_us, self.core_us, self.write_op_us.unwrap_or(0.0)];
+        if !times.into_iter().all(is_time) {
+            return fail("times in microseconds must be 0 to 1e9");
+        }
+        if !(0.0..=1.0).contains(&self.jitter) {
+            return fail("jitter is a fraction, 0 to 1");
+        }
+        Ok(())
+    }
+}
+
+fn positive(value: f64) -> bool {
+    value.is_finite() && value > 0.0
+}
+
+/// True if these can be microseconds of a machine.
+fn is_time(us: f64) -> bool {
+    (0.0..=1e9).contains(&us)
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
+
+fn is_zero_bytes(bytes: &u32) -> bool {
+    *bytes == 0
+}
+
+fn deep_ops() -> f64 {
+    1000.0
+}
+
+fn is_deep_ops(value: &f64) -> bool {
+    *value == deep_ops()
 }
 
 const PROFILES: &[(&str, &str)] = &[
     ("intel-16", include_str!("../../profiles/intel-16.toml")),
-    ("intel-16-rdma", include_str!("../../profiles/intel-16-rdma.toml")),
+    ("samsung-16", include_str!("../../profiles/samsung-16.toml")),
+    ("intel-12-samsung-4", include_str!("../../profiles/intel-12-samsung-4.toml")),
+    ("samsung-12-intel-4", include_str!("../../profiles/samsung-12-intel-4.toml")),
     ("small-cache", include_str!("../../profiles/small-cache.toml")),
     ("big-cache", include_str!("../../profiles/big-cache.toml")),
     ("rack-1000", include_str!("../../profiles/rack-1000.toml")),
@@ -118,35 +192,42 @@ impl Machine {
         toml::from_str(profile(name)?).map_err(|e| Error(format!("profile {name}: {e}")))
     }
 
+    /// The kinds of its drives.
+    pub(super) fn kinds_of_drives(&self) -> impl Iterator<Item = &Drives> {
+        std::iter::once(&self.drives).chain(&self.other_drives)
+    }
+
+    /// The number of its drives, of all kinds.
+    pub(super) fn drive_count(&self) -> u32 {
+        self.kinds_of_drives().map(|drives| drives.count).fold(0, u32::saturating_add)
+    }
+
     pub(super) fn check(&self) -> Result<(), Error> {
         let fail = |what: &str| Err(Error(format!("machine: {what}")));
-        let positive = |v: f64| v.is_finite() && v > 0.0;
         let curve = &self.cache.curve;
-        if self.ports == 0 || self.cores == 0 || self.drives.count == 0 || self.drives.channels == 0 {
-            return fail("ports, cores, drives.count and drives.channels must be at least 1");
+        if self.ports == 0
+            || self.cores == 0
+            || self.ports > 4096
+            || self.cores > 65_536
+            || self.drive_count() > 100_000
+        {
+            return fail("ports must be 1 to 4096, cores 1 to 65536, and the drives at most 100000");
         }
-        if self.drives.count > 100_000 || self.drives.channels > 4096 || self.ports > 4096 || self.cores > 65_536 {
-            return fail("at most 100000 drives, 4096 channels, 4096 ports and 65536 cores");
-        }
-        if ![self.port_gbps, self.host_gbps, self.drives.bus_gbytes, self.cache.pool_mib].into_iter().all(positive) {
-            return fail("port_gbps, host_gbps, drives.bus_gbytes and cache.pool_mib must be above 0");
+        if ![self.port_gbps, self.host_gbps, self.cache.pool_mib, self.deep_ops].into_iter().all(positive) {
+            return fail("port_gbps, host_gbps, cache.pool_mib and deep_ops must be above 0");
         }
         if self.queue_depth == Some(0) {
             return fail("queue_depth must be at least 1");
         }
-        let times = [
-            self.turnaround_us,
-            self.initiator_op_us,
-            self.op_us,
-            self.drives.read_us,
-            self.drives.write_us,
-            self.drives.bus_op_us,
-        ];
-        if times.into_iter().any(|v| !(0.0..=1e9).contains(&v)) || !(0.0..=1e6).contains(&self.wire_op_bytes) {
+        let times = [self.turnaround_us, self.fetch_us, self.initiator_op_us, self.op_us, self.deep_us];
+        if !times.into_iter().all(is_time) || !(0.0..=1e6).contains(&self.wire_op_bytes) {
             return fail("times in microseconds must be 0 to 1e9, and wire_op_bytes 0 to 1e6");
         }
-        if !(0.0..=1.0).contains(&self.drives.jitter) || !(1.0..=16.0).contains(&self.wire_factor) {
-            return fail("drives.jitter is a fraction, 0 to 1; wire_factor at least 1");
+        if !(1.0..=16.0).contains(&self.wire_factor) {
+            return fail("wire_factor must be 1 to 16");
+        }
+        for drives in self.kinds_of_drives() {
+            drives.check().or_else(|what| fail(&what))?;
         }
         if curve.len() < 2
             || curve.iter().any(|&(x, y)| !positive(x) || !positive(y))

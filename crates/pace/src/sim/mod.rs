@@ -6,15 +6,19 @@
 //! ```
 //! Discrete events, one random generator, no threads: the same scenario and seed give the same result to the byte.
 
+mod confidence;
 mod engine;
 pub mod fit;
 mod ids;
+pub mod kinds;
 mod machine;
+mod more;
 mod outcome;
 pub mod published;
 mod scenario;
 mod sweep;
 
+pub use confidence::{Confidence, Errors};
 pub use machine::{Cache, Drives, Machine, profile, profiles};
 pub use outcome::{ClassOutcome, Outcome, Point, jain};
 pub use scenario::{Delay, Event, Job, Order, Scenario, SizeShare};

@@ -3,6 +3,8 @@
 use measure::Histogram;
 use serde::Serialize;
 
+use super::confidence::Confidence;
+
 /// The result of one run. Rates are over the measured seconds, without the warm-up.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
@@ -14,6 +16,8 @@ pub struct Outcome {
     pub seconds: f64,
     /// The throughput of the payload, Gb/s.
     pub gbps: f64,
+    /// The trust in the throughput: an interval, or the reason why there is none.
+    pub confidence: Confidence,
     /// Ops per second.
     pub iops: f64,
     /// The throughput on the wire, Gb/s.
