@@ -87,7 +87,7 @@ fn first_look(point: &Point) -> Option<f64> {
 }
 
 /// The slices of a round over `depths` (ascending), in order; empty where `left_ns` is too short for one block. None
-/// where slices would be no shorter than visits.
+/// where slices would be as long as visits.
 pub(crate) fn schedule(points: &[Point], depths: &[f64], round: u32, left_ns: u64) -> Option<Vec<Slice>> {
     let short_ns = short_ns(points)?;
     let nominal_ns = if round.is_multiple_of(2) { short_ns * LONG } else { short_ns };
@@ -177,8 +177,8 @@ impl Point {
     }
 }
 
-/// The logarithm of the throughput of a slice's last half over that of its first. Where the queue is full, throughput is
-/// the depth over the mean latency (Little's law). Latencies tell it from any completions; rates would need a whole
+/// The logarithm of the throughput of a slice's last half over that of its first. Where the queue is full, throughput
+/// is the depth over the mean latency (Little's law). Latencies tell it from any completions; rates would need a whole
 /// number of bursts in each half.
 fn trend(slice: &JobResult) -> Option<f64> {
     let all = &slice.intervals;

@@ -544,7 +544,7 @@ impl<'a> Engine<'a> {
     fn start(&mut self, index: u32) {
         let flight = self.flights[index as usize];
         if !flight.write {
-            return self.to_drive(index, self.now);
+            return self.enter_drive(index, self.now);
         }
         self.empty_bytes += u64::from(flight.bytes);
         let asked_us = if self.is_fetched(&flight) { self.machine.fetch_us } else { 0.0 };
@@ -560,10 +560,10 @@ impl<'a> Engine<'a> {
     fn fetched(&mut self, index: u32) {
         let flight = self.flights[index as usize];
         let ready_ns = if self.is_fetched(&flight) { self.core_visit(index) as u64 } else { self.now };
-        self.to_drive(index, ready_ns);
+        self.enter_drive(index, ready_ns);
     }
 
-    fn to_drive(&mut self, index: u32, ready_ns: u64) {
+    fn enter_drive(&mut self, index: u32, ready_ns: u64) {
         let flight = self.flights[index as usize];
         let drive_index = flight.namespace as usize % self.drives.len();
         let spec = self.drives[drive_index].spec;
