@@ -55,7 +55,8 @@ const LEAST_ERROR: f64 = 0.001;
 /// Visits whose error is larger than this (a standard deviation) place a level 3 % below the plateau within bounds at
 /// best: a dozen of them would be needed for each depth.
 const SCATTERED: f64 = 0.03;
-/// [`SCATTERED`] of visits in slices: each of them saw several moments of the machine, so their errors are nearly normal.
+/// [`SCATTERED`] of visits in slices: each of them saw several moments of the machine, so their errors are nearly
+/// normal.
 const SCATTERED_SLICES: f64 = 0.045;
 /// Visits that were set aside show another state of the machine. Visits that were kept may lie between the two states,
 /// and their error is then too small, because the farthest are gone (Tukey and McLaughlin, 1963). [`SCATTERED`] shrinks
