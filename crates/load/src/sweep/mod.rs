@@ -14,6 +14,7 @@ mod precondition;
 mod recorded;
 mod resume;
 mod scratch;
+mod sliced;
 mod values;
 mod workload;
 
@@ -619,15 +620,13 @@ fn curves(
         let asked: Vec<f64> = asked.into_iter().map(|value| value as f64).collect();
         limits.curve_cap_ns = limits.curve_cap_ns.max(earlier_ns + missing(&asked, &earlier.points) * LEAST_NS);
         let across = variant.across.as_ref().map(|(_, value)| *value as f64);
-        let whole = |point: &&Point| point.visits.iter().all(|visit| visit.slices.is_none());
-        let whole = earlier.points.iter().filter(whole).cloned().collect();
         let (label, memory) = (variant.label.clone(), earlier.memory);
         curves.push(Curve { label, across, points: earlier.points, memory, ..Curve::default() });
         open.push(Open {
             variant,
             asked,
             limits,
-            whole,
+            whole: Vec::new(),
             spent_ns: earlier_ns + nanos(began.elapsed()),
             is_resumed: earlier_ns > 0,
             is_done: false,
@@ -644,7 +643,7 @@ fn curves(
             let step = refine::next(&goal, &one.asked, &curve.points, counted, &one.limits);
             let (x, slices, round, why) = match &step {
                 Step::Measure { x, round, why, .. } => (*x, &[][..], *round, *why),
-                Step::Slices { slices, round, why } => (deepest(slices), &slices[..], *round, *why),
+                Step::Slices { slices, round, why } => (sliced::deepest(slices), &slices[..], *round, *why),
                 Step::Done(_) => {
                     one.is_done = true;
                     continue;
@@ -658,15 +657,18 @@ fn curves(
             let mut spot = spot(&one.variant, effort, Some(x as u64), offered)?;
             number += 1;
             spot.number = number;
-            let place = place(effort.axis.name(), x, slices);
+            let place = sliced::place(effort.axis.name(), x, slices);
             let measured = measure(Doing::Point(&curve.label, &place, spot.depth, why), &spot, stretch);
             one.spent_ns += nanos(began.elapsed());
             match measured {
                 // A visit cut short does not count as a point, and does not mean that the depth cannot be run.
                 Ok(_) | Err(_) if stop.load(Ordering::Relaxed) => one.is_done = true,
                 Ok(job) => {
-                    let points = if slices.is_empty() { vec![Point::of(x, job)] } else { of_slices(slices, job)? };
-                    for mut point in points {
+                    let points =
+                        if slices.is_empty() { Some(vec![Point::of(x, job)]) } else { sliced::points(slices, job) };
+                    // Work that is over before the last slice is measured in visits.
+                    one.limits.in_place &= points.is_some();
+                    for mut point in points.into_iter().flatten() {
                         point.visits.iter_mut().for_each(|visit| (visit.at_ns, visit.round) = (at_ns, round));
                         if one.is_resumed {
                             resume::check_size(curve, &point, &effort.axis)?;
@@ -677,7 +679,10 @@ fn curves(
                         enter(&mut curve.points, point);
                     }
                     let axis = effort.axis.name();
-                    if let Some(sign) = slices::memory(&curve.points, axis, one.spent_ns, &one.limits) {
+                    // The points of a sweep that is resumed cannot be had without their slices.
+                    if !one.is_resumed
+                        && let Some(sign) = slices::memory(&curve.points, axis, one.spent_ns, &one.limits)
+                    {
                         curve.memory = Some(sign);
                         curve.points = std::mem::take(&mut one.whole);
                         one.limits.in_place = false;
@@ -724,39 +729,6 @@ fn enter(points: &mut Vec<Point>, point: Point) {
         Ok(at) => points[at].extend(point),
         Err(at) => points.insert(at, point),
     }
-}
-
-/// The deepest of some slices.
-fn deepest(slices: &[Slice]) -> f64 {
-    slices.iter().map(|slice| slice.x).fold(1.0, f64::max)
-}
-
-/// The place of a measurement on the axis, in words.
-fn place(axis: &str, x: f64, slices: &[Slice]) -> String {
-    match slices.iter().map(|slice| slice.x).reduce(f64::min) {
-        Some(least) => format!("{axis} {} to {}", figures::axis_value(axis, least), figures::axis_value(axis, x)),
-        None => format!("{axis} {}", figures::axis_value(axis, x)),
-    }
-}
-
-/// The points that a run in slices makes, one for each depth, ascending.
-///
-/// # Errors
-/// The run ended before its last slice.
-fn of_slices(slices: &[Slice], job: JobResult) -> Result<Vec<Point>, Error> {
-    if job.slices.len() < slices.len() {
-        let place = format!("{} of {}", job.slices.len(), slices.len());
-        return Err(Error { place, ..failure(ErrorKind::System, "the run ended before its last slice:") });
-    }
-    let mut depths: Vec<(Slice, Vec<JobResult>)> = Vec::new();
-    for (slice, result) in slices.iter().zip(job.slices) {
-        match depths.iter_mut().find(|(of, _)| of.x == slice.x) {
-            Some((_, results)) => results.push(result),
-            None => depths.push((*slice, vec![result])),
-        }
-    }
-    depths.sort_by(|a, b| a.0.x.total_cmp(&b.0.x));
-    Ok(depths.into_iter().filter_map(|(slice, results)| Point::of_slices(slice.x, results, slice.nominal_ns)).collect())
 }
 
 /// Measures the generator alone with the null engine, at the load line of the fastest curve.
