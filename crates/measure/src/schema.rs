@@ -187,9 +187,9 @@ pub struct JobResult {
     /// Over several ranks: nanoseconds from the start during which all of them were at work; None for one rank alone.
     #[serde(default)]
     pub common_ns: Option<u64>,
-    /// Of a run in slices: the measurements of each slice, in order. A sweep takes them; no result that is written has
-    /// any.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Of a run in slices: the measurements of each slice, in order. A sweep takes them within the process; documents
+    /// have none.
+    #[serde(skip)]
     pub slices: Vec<JobResult>,
     /// Statements about this job's numbers.
     pub verdicts: Vec<Verdict>,

@@ -18,8 +18,8 @@ pub(super) fn place(axis: &str, x: f64, slices: &[Slice]) -> String {
     }
 }
 
-/// The points that a run in slices makes, one for each depth, ascending. None where the run had done its work before its
-/// last slice.
+/// The points that a run in slices makes, one for each depth, ascending. None where the run had done its work before
+/// its last slice.
 pub(super) fn points(slices: &[Slice], job: JobResult) -> Option<Vec<Point>> {
     if job.slices.len() < slices.len() {
         return None;
