@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use pace::sim::{Confidence, Outcome, Run};
-use report::text::{Style, Table};
+use report::text::{Style, Table, wrap};
 
 use super::trust;
 
@@ -45,7 +45,9 @@ pub fn text(results: &[(Run, Outcome)], style: Style) -> String {
         table.row([label(run)].into_iter().chain(figures).collect());
     }
     let mut text = table.without(&empty, 0).without(&LEAST, style.width).cut(style.width).render(style, 0);
-    remarks(results).into_iter().for_each(|remark| text.push_str(&format!("{remark}\n")));
+    for remark in remarks(results) {
+        let _ = writeln!(text, "{}", wrap(&remark, style.width, 0));
+    }
     text
 }
 

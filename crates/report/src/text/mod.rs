@@ -80,7 +80,7 @@ impl Style {
 }
 
 /// Breaks text at spaces so that no line is longer than `width`, each but the first indented.
-fn wrap(text: &str, width: usize, indent: usize) -> String {
+pub fn wrap(text: &str, width: usize, indent: usize) -> String {
     let mut out = String::new();
     let mut column = indent;
     for word in text.split_whitespace() {
