@@ -79,6 +79,13 @@ static const char *some_path(void)
 	}
 }
 
+/* A device belongs to the whole machine: its mode and its times stay. */
+static int is_a_device(int fd)
+{
+	struct stat found;
+	return fstat(fd, &found) == 0 && (S_ISCHR(found.st_mode) || S_ISBLK(found.st_mode));
+}
+
 static int some_fd(void)
 {
 	int kind = below(60);
@@ -410,10 +417,14 @@ static void controls(void)
 	}
 	case 10: tell("ioctl", ioctl(fd, ONE_OF(0UL, FICLONERANGE, FICLONE, 0xffffffffUL), ONE_OF((long)some_fd(), 8L, (long)unmapped))); break;
 	case 11: tell("readahead", readahead(fd, some_offset(), some_length())); break;
-	case 12: tell("fchmod", fchmod(fd, ONE_OF(0644, 0600, 0400))); break;
+	case 12: {
+		int mode = ONE_OF(0644, 0600, 0400);
+		tell("fchmod", is_a_device(fd) ? 0 : fchmod(fd, mode));
+		break;
+	}
 	default: {
 		struct timespec times[2] = {{below(1000), 0}, {below(1000), below(20) ? 0 : 2000000000}};
-		tell("futimens", futimens(fd, times));
+		tell("futimens", is_a_device(fd) ? 0 : futimens(fd, times));
 	}
 	}
 }
