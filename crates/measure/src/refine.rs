@@ -411,7 +411,7 @@ impl Glance {
         out.extend(between(reached).filter(|_| !rising).map(|x| (x, Why::LoadLine)));
         out.extend(fallen.and_then(between).map(|x| (x, Why::Overload)));
         // A curve that falls off on a side of its top may have its true top in between.
-        // In slices, a fall that the noise alone explains is none.
+        // In slices, the noise alone may explain a small fall.
         let noise = |depth: usize| if state.limits.in_place { UNSURE * self.errors[depth] } else { 0.0 };
         let falls_off = |depth: usize| fit[depth] < height - noise(depth).max(PEAKED);
         let left = Some(first).filter(|_| first > 0 && !rising && falls_off(first - 1));
