@@ -73,6 +73,7 @@ fn a_deep_queue_has_its_whole_latency() {
 /// services are distributed. The parts allow for the chance of a second of such services.
 #[test]
 fn heavy_tails_have_their_rate() {
+    before_other_programs();
     let directory = directory();
     for service in [Service::Exponential(10.0), Service::Lognormal(10.0, 1.0), Service::Bimodal(4.0, 200.0, 0.01)] {
         let law = Law::new(16, service);
@@ -84,11 +85,13 @@ fn heavy_tails_have_their_rate() {
 }
 
 /// The depth changes while the load goes on: each row has the rate and the latency of its depth alone, and the line is
-/// the number of servers.
+/// 97 % of the number of servers. No asked depth lies near the line: a turn of the queue through FUSE, which takes up
+/// to a tenth of a service on a busy machine, moves no row across it.
 #[test]
 fn slices_have_the_rate_and_the_latency_of_their_depth() {
+    before_other_programs();
     let directory = directory();
-    let law = Law::new(32, Service::Constant(8.0));
+    let law = Law::new(24, Service::Constant(8.0));
     let Some(server) = Server::below(directory.path(), law) else { return };
     let path = server.path.display().to_string();
     let sweep = ["sweep", &path, "--iodepth=4,8,16,32,64,128", "--time=16s", "--no-files"];
@@ -102,12 +105,13 @@ fn slices_have_the_rate_and_the_latency_of_their_depth() {
     assert!(slices >= 12.0, "{slices} slices; {}", result["curves"][0]["memory"]);
     assert_rates(&result, |depth| law.iops(depth as usize), 0.10, 0.05);
     let line = &result["curves"][0]["line"]["load_line"];
-    assert!(number(&line["low"]) <= 32.0 && (32.0..=64.0).contains(&number(&line["high"])), "{line}");
+    assert!(number(&line["low"]) <= 24.0 && (23.0..=32.0).contains(&number(&line["high"])), "{line}");
 }
 
 /// The depth over time is that which the server saw, also where the job pauses and the mean at submissions is another.
 #[test]
 fn the_depth_is_the_mean_over_time() {
+    before_other_programs();
     let directory = directory();
     let Some(server) = Server::below(directory.path(), Law::new(8, Service::Constant(5.0))) else { return };
     let path = format!("--filename={}", server.path.display());

@@ -112,6 +112,15 @@ fn effective_user() -> u32 {
     std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").expect("/proc"))
 }
 
+/// Runs the calling thread, and all threads and programs that it starts from now on, before the other programs of the
+/// machine (sched(7), SCHED_FIFO), where this is permitted: what they measure is then theirs. They must not need whole
+/// processors.
+pub fn before_other_programs() {
+    let here = std::fs::read_link("/proc/thread-self").expect("/proc");
+    let thread = here.file_name().expect("a number");
+    drop(Command::new("chrt").args(["--fifo", "--pid", "10"]).arg(thread).output());
+}
+
 /// Says that a test does nothing here and why; what the rigs could have installed must be there under CI.
 pub fn skip(reason: &str, installable: bool) {
     assert!(!installable || std::env::var("CI").as_deref() != Ok("true"), "{reason}: under CI this is a failure");

@@ -56,8 +56,8 @@ const COMPLETIONS: f64 = 50.0;
 const STRAGGLERS: f64 = 4.0;
 /// The time that a round should take.
 pub(crate) const ROUND_NS: u64 = 4_000_000_000;
-/// A difference below this part moves no answer.
-const LEAST: f64 = 0.01;
+/// A difference below this part moves no answer: a point is off by half of it ([`doubts`]).
+const LEAST: f64 = 0.02;
 /// The probability of a false memory, at each look.
 const FALSE_MEMORY: f64 = 0.003;
 
