@@ -167,3 +167,156 @@ fn a_job_that_mostly_drains_is_out_of_balance() {
     assert!(is_out_of_balance(["--iodepth=64", "--number_ios=256"]));
     assert!(!is_out_of_balance(["--iodepth=4", "--number_ios=400"]));
 }
+
+/// A storage of known law that is swept.
+enum Storage {
+    Server(Law),
+    Limit(u64),
+}
+
+/// A kind of sweeps, and the answers that are true: any depth of `line` may be the load line, for a turn through FUSE
+/// takes a part of a service.
+struct Kind {
+    name: &'static str,
+    storage: Storage,
+    has_neighbour: bool,
+    line: (f64, f64),
+    plateau: f64,
+    overload: Option<f64>,
+}
+
+fn kinds() -> Vec<Kind> {
+    let server = |name, law: Law| {
+        let least = 0.97 * law.servers as f64;
+        let overload = law.cliff.map(|(above, _)| above as f64 + 1.0);
+        let line = (least, 1.1 * least + 1.0);
+        let plateau = law.iops(law.servers);
+        Kind { name, storage: Storage::Server(law), has_neighbour: false, line, plateau, overload }
+    };
+    let limit = |name, limit: u64, line| {
+        let plateau = limit as f64;
+        Kind { name, storage: Storage::Limit(limit), has_neighbour: false, line, plateau, overload: None }
+    };
+    let exponential = Law::new(20, Service::Exponential(5.0));
+    let beside = |name, law| Kind { has_neighbour: true, ..server(name, law) };
+    vec![
+        server("constant", Law::new(12, Service::Constant(4.0))),
+        server("exponential", exponential),
+        server("heavy tail", Law::new(20, Service::Lognormal(5.0, 1.0))),
+        server("bimodal", Law::new(20, Service::Bimodal(3.0, 60.0, 0.02))),
+        server("cliff", Law { cliff: Some((64, 2.0)), ..exponential }),
+        server("noise of 2 %", Law { noise: 0.02, ..exponential }),
+        server("noise of 10 %", Law { noise: 0.1, ..exponential }),
+        server("stalls", Law { stalls: Some((3.0, 0.3)), ..exponential }),
+        beside("constant beside a neighbour", Law::new(12, Service::Constant(4.0))),
+        beside("exponential beside a neighbour", exponential),
+        limit("limit of 100", 100, (1.0, 1.0)),
+        limit("limit of 1000", 1000, (1.0, 1.0)),
+        limit("limit of 20000", 20_000, (1.0, 16.0)),
+    ]
+}
+
+/// Takes one processor half of the time, until it is dropped.
+struct Neighbour(std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+impl Neighbour {
+    fn start() -> Neighbour {
+        use std::sync::atomic::Ordering::Relaxed;
+        let is_over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let seen = is_over.clone();
+        std::thread::spawn(move || {
+            let part = std::time::Duration::from_millis(50);
+            while !seen.load(Relaxed) {
+                let began = std::time::Instant::now();
+                while began.elapsed() < part {
+                    std::hint::spin_loop();
+                }
+                std::thread::sleep(part);
+            }
+        });
+        Neighbour(is_over)
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// The faults of a sweep of that kind, and the factor between the bounds of its load line if it names one.
+fn judge(kind: &Kind, curve: &Value) -> (Vec<String>, Option<f64>) {
+    let line = &curve["line"];
+    let bounds = |of: &Value| Some((of["low"].as_f64()?, of["high"].as_f64()?));
+    let mut faults = Vec::new();
+    let plateau = bounds(&line["plateau_iops"]);
+    let load_line = bounds(&line["load_line"]);
+    // A tenth of the truth would be no answer; 3 % is what a row may be off.
+    if load_line.is_some()
+        && !plateau.is_some_and(|(low, high)| 0.97 * low <= kind.plateau && kind.plateau <= 1.03 * high)
+    {
+        faults.push(format!("plateau {}", line["plateau_iops"]));
+    }
+    if load_line.is_some_and(|(low, high)| low > kind.line.1 || high < kind.line.0.floor()) {
+        faults.push(format!("load line {}", line["load_line"]));
+    }
+    match (bounds(&line["overload"]), kind.overload) {
+        (Some(_), None) => faults.push(format!("overload {}", line["overload"])),
+        (Some((low, high)), Some(at)) if at < low || at > high => faults.push(format!("overload {}", line["overload"])),
+        _ => {}
+    }
+    if line["still_rising"] == true {
+        faults.push("still rising".to_string());
+    }
+    if !line["burst"].is_null() && matches!(kind.storage, Storage::Server(_)) {
+        faults.push(format!("burst {}", line["burst"]));
+    }
+    (faults, load_line.map(|(low, high)| high / low))
+}
+
+/// Whole sweeps of 40 s: each answer holds the truth, 95 of 100 times at least. `TRUTH_SWEEPS` sweeps of each kind (3),
+/// of the kinds whose names contain `TRUTH_KIND`; `TRUTH_KEEP` names a directory for their curves.
+#[test]
+#[ignore = "takes half an hour: make truth runs it"]
+fn sweeps_hold_the_truth() {
+    let text = |name: &str, otherwise: &str| std::env::var(name).unwrap_or(otherwise.to_string());
+    let count: usize = text("TRUTH_SWEEPS", "3").parse().expect("a number of sweeps");
+    let wanted = text("TRUTH_KIND", "");
+    let directory = directory();
+    let (mut all, mut failed) = (0, 0);
+    println!("{:<32} {:>6} {:>6} {:>7}  bounds of the load line, high / low", "storage", "right", "named", "median");
+    for kind in kinds().into_iter().filter(|kind| kind.name.contains(&wanted)) {
+        let mut widths = Vec::new();
+        let mut faults = 0;
+        let _neighbour = kind.has_neighbour.then(Neighbour::start);
+        for round in 0..count {
+            let sweep = |command, path: &str| measured(command, &["sweep", path, "--no-files"])["curves"][0].clone();
+            let curve = match &kind.storage {
+                Storage::Server(law) => match Server::below(directory.path(), *law) {
+                    Some(server) => sweep(plimsoll(directory.path()), &server.path.display().to_string()),
+                    None => return,
+                },
+                Storage::Limit(limit) => match Throttled::reads_per_second(*limit) {
+                    Some(device) => sweep(device.plimsoll(directory.path()), &device.device.path),
+                    None => return,
+                },
+            };
+            let (wrong, width) = judge(&kind, &curve);
+            if let Ok(keep) = std::env::var("TRUTH_KEEP") {
+                let name = format!("{keep}/{}-{round}.json", kind.name.replace([' ', '%'], ""));
+                std::fs::write(name, curve.to_string()).expect("a kept curve");
+            }
+            widths.extend(width);
+            faults += usize::from(!wrong.is_empty());
+            if !wrong.is_empty() || width.is_none() {
+                println!("  {}: {}; {}; {}", kind.name, wrong.join(", "), curve["line"]["unnamed"], curve["memory"]);
+            }
+        }
+        widths.sort_by(f64::total_cmp);
+        let median = widths.get(widths.len() / 2).copied().unwrap_or(f64::NAN);
+        println!("{:<32} {:>6} {:>6} {median:>7.2}  {widths:.2?}", kind.name, count - faults, widths.len());
+        all += count;
+        failed += faults;
+    }
+    assert!(failed * 20 <= all, "{failed} of {all} sweeps are wrong");
+}

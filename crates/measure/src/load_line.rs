@@ -110,6 +110,7 @@ fn with_burst(given: LoadLine, sustained: LoadLine, bucket: &Bucket, points: &[P
     LoadLine {
         plateau_iops: Estimate { low: plateau_iops.low.min(limit - SURE * error), ..plateau_iops },
         load_line: both(sustained.load_line, given.load_line),
+        may_fall: overload.is_none() && (sustained.may_fall || given.may_fall),
         overload,
         still_rising: sustained.still_rising || given.still_rising,
         scatter: sustained.scatter.or(given.scatter),
@@ -160,10 +161,11 @@ fn line_of(seen: &Seen) -> LoadLine {
     let any_depth = scatter.is_some() && load_line.low <= seen.x[0] && load_line.high >= deepest;
     let unnamed = reason_against(&effects)
         .or_else(|| scatter.as_ref().filter(|_| any_depth).map(|how| format!("{CHANGED}: {how}")));
+    let falls = || drawn.iter().filter_map(|(shape, _)| shape.overload);
+    let falling = falls().count() as f64 / REPLICATES as f64;
     let overload = measured.overload.and_then(|bounds| {
-        let falls = || drawn.iter().filter_map(|(shape, _)| shape.overload);
         // A fall that the noise alone produces now and then does not count as overload.
-        let often = falls().count() * 100 >= REPLICATES * 95;
+        let often = falling >= 0.95;
         let interval = (quantile(falls().map(|fall| fall.0), 0.025), quantile(falls().map(|fall| fall.1), 0.975));
         often.then(|| seen.estimate(bounds, interval))
     });
@@ -176,10 +178,12 @@ fn line_of(seen: &Seen) -> LoadLine {
         seen.estimate((low, seen.x[depth]), (low, seen.x[depth]))
     });
     let overload = if is_scattered { fallen } else { overload };
+    let may_fall = overload.is_none() && falling > 0.05;
     LoadLine {
         plateau_iops,
         load_line: Some(load_line).filter(|_| unnamed.is_none()),
         overload: overload.filter(|_| unnamed.is_none()),
+        may_fall,
         still_rising,
         scatter: scatter.filter(|_| unnamed.is_none()),
         burst: None,
@@ -326,10 +330,11 @@ impl LoadLine {
         self.unnamed.is_none().then_some(self.plateau_iops)
     }
 
-    /// True if nothing can be said of overload: the visits to the same depths differ too much.
+    /// True if nothing can be said of overload: the visits to the same depths differ too much, or allow a fall that they
+    /// do not prove.
     pub fn hides_overload(&self) -> bool {
         let hidden = self.burst.is_some_and(|burst| burst.hides_overload);
-        self.overload.is_none() && (self.unnamed.is_some() || self.scatter.is_some() || hidden)
+        self.overload.is_none() && (self.unnamed.is_some() || self.scatter.is_some() || self.may_fall || hidden)
     }
 
     /// The answer of the sweep about the load line. Every table, sentence, tile and title shows this and nothing else.
@@ -592,7 +597,7 @@ impl Shape {
         let pooled = pooled.min(top);
         let curve = Fitted { ln_x: ln_x.to_vec(), ln_y: fit };
         // A plateau of several points is flat; a single one may have the true top beside it.
-        let top = if first == last { curve.peak() } else { top };
+        let top = if first == last { curve.peak() } else { highest_half(ln_y, errors, first, last).max(pooled) };
         let line = LOAD_LINE_FRACTION.ln();
         let fall = curve.only(|depth| depth <= last || confirmed[depth]);
         let earlier = fall.falls_to(top + OVERLOAD_FRACTION.ln(), last);
@@ -633,6 +638,29 @@ fn plateau(fit: &[f64], levels: &[f64], errors: &[f64]) -> (f64, usize, usize) {
             _ => last += 1,
         }
     }
+}
+
+/// The highest mean of neighbours of the plateau that tell half as much as all of its points together.
+///
+/// Where the points rise by less than their noise, the top lies above the mean of all of them. The highest point of the
+/// fit lies above the top by several errors of a point: a fit that only has to rise follows the noise at its end
+/// (Woodroofe and Sun, "A penalized maximum likelihood estimate of f(0+) when f is nonincreasing", 1993).
+fn highest_half(levels: &[f64], errors: &[f64], first: usize, last: usize) -> f64 {
+    let weight = |index: usize| errors[index].powi(-2);
+    let half = (first..=last).map(weight).sum::<f64>() / 2.0;
+    let mut highest = f64::MIN;
+    for from in first..=last {
+        let (mut weights, mut sum) = (0.0, 0.0);
+        for index in from..=last {
+            weights += weight(index);
+            sum += weight(index) * levels[index];
+            if weights >= half {
+                highest = highest.max(sum / weights);
+                break;
+            }
+        }
+    }
+    highest
 }
 
 /// Standard errors of the difference within which a neighbour belongs to the plateau.

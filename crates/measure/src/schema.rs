@@ -911,6 +911,10 @@ pub struct LoadLine {
     /// % interval of that depth, whole numbers where the depths are. None if throughput never falls so far or no
     /// overload can be named.
     pub overload: Option<Estimate>,
+    /// True if no overload is named and yet throughput may have fallen so far: more than 5 % of the curves that agree
+    /// with the visits fall.
+    #[serde(default)]
+    pub may_fall: bool,
     /// True if the curve was still rising at the deepest point: then the load line is a lower bound.
     pub still_rising: bool,
     /// The difference between visits to the same depths, as the end of a sentence, where it is too large for one depth:

@@ -85,6 +85,9 @@ enum Kind {
     Cliff,
     /// A device as the one before, whose speed differs by 10 %.
     NoisyCliff,
+    /// A device of 500 to 8,000 ops a second whose 4 to 64 servers take random times: its ops are counts of chance
+    /// (Poisson), and a deep queue takes a part of a second to drain.
+    Counting,
 }
 
 impl Kind {
@@ -120,6 +123,11 @@ struct Machine {
 
 impl Machine {
     fn any(kind: Kind, random: &mut Random) -> Machine {
+        if kind == Kind::Counting {
+            let servers = random.between(4f64.ln(), 64f64.ln()).exp().round();
+            let top = random.between(500f64.ln(), 8000f64.ln()).exp();
+            return Machine { top, knee: servers, sharp: 200.0, falls: None, limit: None, cliff: None };
+        }
         if kind.held_noise().is_some() {
             return Machine::slow(kind, random);
         }
@@ -264,7 +272,8 @@ fn disturbance(kind: Kind, random: &mut Random) -> Vec<f64> {
         | Kind::Bucket
         | Kind::LargeBucket
         | Kind::Passes
-        | Kind::LargePasses => vec![1.0; steps],
+        | Kind::LargePasses
+        | Kind::Counting => vec![1.0; steps],
         Kind::Flat | Kind::NoisyFlat | Kind::Cliff | Kind::NoisyCliff => {
             let noise = kind.held_noise().unwrap_or_default();
             let mut held = || (noise * random.normal()).exp();
@@ -342,6 +351,7 @@ impl Storage<'_> {
             Kind::Starved => 0.3 * random.normal(),
             Kind::Flat | Kind::NoisyFlat | Kind::Cliff | Kind::NoisyCliff => 0.002 * random.normal(),
             Kind::HeavyTails => 0.01 * random.normal() / random.exponential(1.0).sqrt(),
+            Kind::Counting => random.normal() / (self.machine.throughput(x) * SAMPLE_NS as f64 / 1e9).sqrt(),
             _ => 0.01 * random.normal(),
         } * (SAMPLE_NS as f64 / step_ns as f64).sqrt();
         let level = self.disturbance[((now_ns / SAMPLE_NS) as usize).min(self.disturbance.len() - 1)];
@@ -620,7 +630,7 @@ const fn promise(kind: Kind, cannot_tell: f64, covered: f64, overload: f64) -> P
 }
 
 /// Where a disturbance lasts as long as a round, a named overload may be that of the neighbour; a sweep cannot know.
-const PROMISES: [Promise; 21] = [
+const PROMISES: [Promise; 22] = [
     promise(Kind::Quiet, 1.0, 95.0, 95.0),
     promise(Kind::White, 3.0, 95.0, 95.0),
     promise(Kind::Autoregressive, 3.0, 95.0, 95.0),
@@ -642,9 +652,10 @@ const PROMISES: [Promise; 21] = [
     promise(Kind::NoisyFlat, 4.0, 95.0, 95.0),
     promise(Kind::Cliff, 4.0, 95.0, 95.0),
     promise(Kind::NoisyCliff, 4.0, 95.0, 95.0),
+    promise(Kind::Counting, 4.0, 95.0, 95.0),
 ];
 
-/// 21 kinds of this many sweeps are 19,320.
+/// 22 kinds of this many sweeps are 20,240.
 const RUNS: u64 = 920;
 /// The part, in percent, of all sweeps of a kind that hold the truth or say that they cannot tell.
 const HONEST: f64 = 93.0;

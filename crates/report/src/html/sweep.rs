@@ -128,7 +128,8 @@ fn tiles(sweep: &SweepResult, curve: &Curve, axis: &str) -> String {
     match &line.overload {
         None if line.unnamed.is_some() => {}
         None if line.hides_overload() => {
-            out.push_str(&tile("Overload", "cannot be told", line.scatter.as_deref().unwrap_or_default(), false));
+            let why = if line.may_fall { "the visits allow a fall by 5 %, and do not prove one" } else { "" };
+            out.push_str(&tile("Overload", "cannot be told", line.scatter.as_deref().unwrap_or(why), false));
         }
         Some(overload) => {
             let more = format!("95 % interval {} to {}", plain(overload.low), plain(overload.high));

@@ -403,7 +403,10 @@ fn line(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
     let _ = writeln!(out, "{}  {}", style.paint(Tone::Good, "load line"), wrap(&said, style.width, 11));
     match &line.overload {
         None if line.unnamed.is_some() => {}
-        None if line.hides_overload() => out.push_str("overload   cannot be told\n"),
+        None if line.hides_overload() => {
+            let why = if line.may_fall { ": the visits allow a fall by 5 %, and do not prove one" } else { "" };
+            let _ = writeln!(out, "overload   cannot be told{why}");
+        }
         Some(overload) => {
             let _ = writeln!(out, "overload   {axis} {} (5 % below the plateau)", interval(overload, plain));
         }
