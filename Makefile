@@ -41,7 +41,7 @@ truth: ## run and sweep on storage of known law (root, a quiet machine): a FUSE 
 	$(CARGO) test --locked --test truth -- --include-ignored --nocapture --test-threads 1
 
 .PHONY: coverage
-coverage: ## the intervals on synthetic truth: sweeps with a known load line (15,640), with a known limit (14,000), traffic (11,000), change points (20,000)
+coverage: ## the intervals on synthetic truth: sweeps with a known load line (20,240), with a known limit (14,000), traffic (11,000), change points (20,000)
 	$(CARGO) test --locked -p measure --release --test coverage -- --nocapture
 	COVERAGE_RUNS=1000 $(CARGO) test --locked -p measure --release --test limits -- --nocapture
 	COVERAGE_RUNS=1000 $(CARGO) test --locked -p observe --release --test coverage -- --nocapture

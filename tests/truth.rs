@@ -251,7 +251,7 @@ fn judge(kind: &Kind, curve: &Value) -> (Vec<String>, Option<f64>) {
     let mut faults = Vec::new();
     let plateau = bounds(&line["plateau_iops"]);
     let load_line = bounds(&line["load_line"]);
-    // A tenth of the truth would be no answer; 3 % is what a row may be off.
+    // A row may be off by 3 %.
     if load_line.is_some()
         && !plateau.is_some_and(|(low, high)| 0.97 * low <= kind.plateau && kind.plateau <= 1.03 * high)
     {

@@ -112,9 +112,9 @@ fn effective_user() -> u32 {
     std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").expect("/proc"))
 }
 
-/// Runs the calling thread, and all threads and programs that it starts from now on, before the other programs of the
-/// machine (sched(7), SCHED_FIFO), where this is permitted: what they measure is then theirs. They must not need whole
-/// processors.
+/// Runs the calling thread before the other programs of the machine (sched(7), SCHED_FIFO), where this is permitted.
+/// Threads and programs that the thread starts afterwards inherit the priority, so that other programs do not change
+/// their figures. None of them may need a whole processor.
 pub fn before_other_programs() {
     let here = std::fs::read_link("/proc/thread-self").expect("/proc");
     let thread = here.file_name().expect("a number");

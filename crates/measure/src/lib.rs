@@ -10,6 +10,7 @@
 pub mod axis;
 mod burst;
 pub mod change;
+mod concave;
 mod direction;
 pub mod effect;
 pub mod figures;

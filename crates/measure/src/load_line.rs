@@ -9,7 +9,9 @@
 //!   rises and then falls ([`crate::unimodal`]).
 //! - The plateau is the mean over all points at the top that differ by no more than their noise: the maximum of noisy
 //!   points would be biased upwards. Points that truly rise by less than their noise bias that mean downwards, so the
-//!   upper end of the interval is that of the highest point of the fit.
+//!   upper end of the interval is the top of the closest concave curve ([`crate::concave`]) from half of the plateau
+//!   on: more requests in flight add ever less. A fit that only has to rise would follow the noise at its end (Woodroofe
+//!   and Sun, "A penalized maximum likelihood estimate of f(0+) when f is nonincreasing", 1993).
 //! - Between measured depths the fit is a power law (a straight line in log depth and log throughput: exact while
 //!   throughput is proportional to depth). A concave curve lies between that chord and the prolonged chord before it,
 //!   which bounds where it crosses a level: the confidence interval holds that uncertainty as well as the noise.
@@ -32,6 +34,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::burst::{Bucket, Start, starts};
+use crate::concave::concave;
 use crate::figures::percent;
 use crate::limit::{self, Condition};
 use crate::refine::Goal;
@@ -52,8 +55,8 @@ const RISING_A_DOUBLING: f64 = 0.03;
 const REPLICATES: usize = 1000;
 /// The smallest error of a depth, relative: two builds of the same program differ by as much.
 const LEAST_ERROR: f64 = 0.001;
-/// Visits whose error is larger than this (a standard deviation) place a level 3 % below the plateau within bounds at
-/// best: a dozen of them would be needed for each depth.
+/// Visits whose error is larger than this (a standard deviation, beyond what the samples within them explain) place a
+/// level 3 % below the plateau within bounds at best: a dozen of them would be needed for each depth.
 const SCATTERED: f64 = 0.03;
 /// [`SCATTERED`] of visits in slices: each of them saw several moments of the machine, so their errors are nearly
 /// normal.
@@ -134,7 +137,7 @@ fn line_of(seen: &Seen) -> LoadLine {
     let low = quantile(drawn.iter().map(|(shape, shift)| shape.pooled + shift), 0.025);
     let high = quantile(drawn.iter().map(|(shape, shift)| shape.top + shift), 0.975);
     let (slowest, fastest) = span(&effects);
-    let scatter = scattered(&effects, seen.scattered);
+    let scatter = scattered(&effects, effects.excess, seen.scattered);
     // Nothing tells which of the states that the visits saw is the storage: the interval holds a typical visit.
     let typical = if scatter.is_some() { TYPICAL * effects.error } else { 0.0 };
     let low = (low + slowest).min(measured.pooled - typical);
@@ -171,7 +174,7 @@ fn line_of(seen: &Seen) -> LoadLine {
     });
     // Scattered visits name the depth that surely collapsed, whatever the law of their errors.
     let fallen = seen.collapsed(&levels, &effects, pooled + OVERLOAD_FRACTION.ln());
-    let is_scattered = scattered(&effects, SCATTERED).is_some();
+    let is_scattered = scattered(&effects, effects.error, SCATTERED).is_some();
     let fallen = fallen.filter(|_| is_scattered).map(|(first, depth)| {
         let least = overload.map_or(seen.x[first - 1], |overload| overload.low.min(seen.x[first - 1]));
         let low = least.max(load_line.low) * JUST_BEYOND;
@@ -257,11 +260,11 @@ impl Point {
 /// The beginning of most reasons for naming no load line.
 const CHANGED: &str = "the machine changed during the sweep";
 
-/// The difference between visits to the same depths, in words, where it is too large for the fit's own errors; None
-/// where the visits agree.
-fn scattered(effects: &Effects, largest: f64) -> Option<String> {
+/// The difference between visits to the same depths, in words, where their `error`, or the part of it that needs a
+/// reason, is too large for the fit's own errors; None where the visits agree.
+fn scattered(effects: &Effects, error: f64, largest: f64) -> Option<String> {
     let odd = effects.odd_part();
-    if effects.error > largest * (1.0 - HIDDEN * odd) {
+    if error > largest * (1.0 - HIDDEN * odd) {
         return Some(format!("visits to the same point differ by {}", percent(effects.error)));
     }
     (odd > OFTEN).then(|| format!("{} of the visits do not agree with the others at the same point", percent(odd)))
@@ -271,7 +274,7 @@ fn scattered(effects: &Effects, largest: f64) -> Option<String> {
 fn reason_against(effects: &Effects) -> Option<String> {
     let changed = |how: String| Some(format!("{CHANGED}: {how}"));
     if effects.error > LARGEST_ERROR || effects.odd_part() > MOST_ODD {
-        return scattered(effects, SCATTERED).and_then(changed);
+        return scattered(effects, effects.error, SCATTERED).and_then(changed);
     }
     let (slowest, fastest) = span(effects);
     if fastest - slowest > LARGEST_SPAN {
@@ -330,8 +333,8 @@ impl LoadLine {
         self.unnamed.is_none().then_some(self.plateau_iops)
     }
 
-    /// True if nothing can be said of overload: the visits to the same depths differ too much, or allow a fall that they
-    /// do not prove.
+    /// True if nothing can be said of overload: the visits to the same depths differ too much, or allow a fall that
+    /// they do not prove.
     pub fn hides_overload(&self) -> bool {
         let hidden = self.burst.is_some_and(|burst| burst.hides_overload);
         self.overload.is_none() && (self.unnamed.is_some() || self.scatter.is_some() || self.may_fall || hidden)
@@ -591,13 +594,19 @@ struct Shape {
 impl Shape {
     fn of(ln_x: &[f64], ln_y: &[f64], errors: &[f64], confirmed: &[bool]) -> Shape {
         let weights: Vec<f64> = errors.iter().map(|error| error.powi(-2)).collect();
-        let fit = unimodal(ln_y, &weights);
-        let top = fit.iter().copied().fold(f64::MIN, f64::max);
+        let mut fit = unimodal(ln_y, &weights);
         let (pooled, first, last) = plateau(&fit, ln_y, errors);
+        // A plateau of several points is flat; a single one may have the true top beside it.
+        let top = if first < last {
+            let bend = fit.iter().position(|y| *y >= pooled - BEND).unwrap_or(0);
+            fit.splice(bend..=last, concave(&ln_x[bend..=last], &ln_y[bend..=last], &weights[bend..=last]));
+            fit[last]
+        } else {
+            fit.iter().copied().fold(f64::MIN, f64::max)
+        };
         let pooled = pooled.min(top);
         let curve = Fitted { ln_x: ln_x.to_vec(), ln_y: fit };
-        // A plateau of several points is flat; a single one may have the true top beside it.
-        let top = if first == last { curve.peak() } else { highest_half(ln_y, errors, first, last).max(pooled) };
+        let top = if first < last { top } else { curve.peak() };
         let line = LOAD_LINE_FRACTION.ln();
         let fall = curve.only(|depth| depth <= last || confirmed[depth]);
         let earlier = fall.falls_to(top + OVERLOAD_FRACTION.ln(), last);
@@ -612,9 +621,16 @@ impl Shape {
     }
 }
 
-/// The top of the fit, widened to its neighbours while they differ by no more than noise; its first and its last index.
-fn plateau(fit: &[f64], levels: &[f64], errors: &[f64]) -> (f64, usize, usize) {
-    let top = fit.iter().copied().fold(f64::MIN, f64::max);
+/// The mean of the points around the top that differ by no more than noise, the first and the last of them. The point
+/// that is surely the highest comes first: a depth that was seen once may lie above all others by chance.
+pub(crate) fn plateau(fit: &[f64], levels: &[f64], errors: &[f64]) -> (f64, usize, usize) {
+    // Neighbours that the fit has pooled have one level, and the error of all of them together.
+    let error = |index: usize| {
+        let alike = |other: &usize| fit[*other] == fit[index];
+        (0..fit.len()).filter(alike).map(|other| errors[other].powi(-2)).sum::<f64>().powf(-0.5)
+    };
+    let surely = |index: &usize| fit[*index] - error(*index);
+    let top = (0..fit.len()).max_by(|a, b| surely(a).total_cmp(&surely(b))).map_or(f64::MIN, |index| fit[index]);
     let mut first = fit.iter().position(|y| *y == top).unwrap_or(0);
     let mut last = fit.iter().rposition(|y| *y == top).unwrap_or(0);
     let pooled = |first: usize, last: usize| {
@@ -625,8 +641,8 @@ fn plateau(fit: &[f64], levels: &[f64], errors: &[f64]) -> (f64, usize, usize) {
     loop {
         let (mean, variance) = pooled(first, last);
         let joins = |index: usize| {
-            let away = (levels[index] - mean).abs();
-            let noise = (errors[index].powi(2) + variance).sqrt();
+            let away = (fit[index] - mean).abs();
+            let noise = (error(index).powi(2) + variance).sqrt();
             (away <= JOINS * noise && away <= 0.03 + noise).then_some(away)
         };
         let before = first.checked_sub(1).and_then(joins);
@@ -640,31 +656,10 @@ fn plateau(fit: &[f64], levels: &[f64], errors: &[f64]) -> (f64, usize, usize) {
     }
 }
 
-/// The highest mean of neighbours of the plateau that tell half as much as all of its points together.
-///
-/// Where the points rise by less than their noise, the top lies above the mean of all of them. The highest point of the
-/// fit lies above the top by several errors of a point: a fit that only has to rise follows the noise at its end
-/// (Woodroofe and Sun, "A penalized maximum likelihood estimate of f(0+) when f is nonincreasing", 1993).
-fn highest_half(levels: &[f64], errors: &[f64], first: usize, last: usize) -> f64 {
-    let weight = |index: usize| errors[index].powi(-2);
-    let half = (first..=last).map(weight).sum::<f64>() / 2.0;
-    let mut highest = f64::MIN;
-    for from in first..=last {
-        let (mut weights, mut sum) = (0.0, 0.0);
-        for index in from..=last {
-            weights += weight(index);
-            sum += weight(index) * levels[index];
-            if weights >= half {
-                highest = highest.max(sum / weights);
-                break;
-            }
-        }
-    }
-    highest
-}
-
+/// The part of the curve before the plateau that is concave, as a logarithm of throughput: from half of the plateau on.
+const BEND: f64 = std::f64::consts::LN_2;
 /// Standard errors of the difference within which a neighbour belongs to the plateau.
-const JOINS: f64 = 2.5;
+const JOINS: f64 = 3.0;
 
 /// The fit on logarithmic scales.
 struct Fitted {

@@ -13,7 +13,7 @@
 //! that decide: those around the load line, those around a limit ([`crate::limit`]), or all.
 
 use crate::limit::{Bracket, Condition, Seen};
-use crate::load_line::{LOAD_LINE_FRACTION, OVERLOAD_FRACTION};
+use crate::load_line::{LOAD_LINE_FRACTION, OVERLOAD_FRACTION, plateau};
 use crate::schema::Point;
 use crate::slices::{self, Slice};
 use crate::stats::{sorted_quantile, t_quantile};
@@ -149,6 +149,15 @@ const FEWEST_ROUNDS: u32 = 4;
 const ROUNDS_TO_CONFIRM: f64 = 2.5;
 /// Depths that a round visits at most: more of them would make rounds long, and visits to a depth few.
 const LONGEST_ROUND: usize = 8;
+/// [`LONGEST_ROUND`] of a round in slices.
+const LONGEST_IN_SLICES: usize = 6;
+/// Rounds in slices of which one visits the deepest depths.
+const EVERY: u32 = 3;
+/// Standard errors by which the depths on both sides of the load line differ from its level before a depth between them
+/// is worth a visit.
+const SURE: f64 = 1.0;
+/// Standard errors by which the depth beside the top is lower where the top may lie between the two.
+const FALL: f64 = 3.0;
 /// Values that a round visits at most for one limit.
 const LONGEST_LIMIT: usize = 4;
 /// The error of a visit that is expected before there are two rounds to tell it.
@@ -252,7 +261,7 @@ impl State<'_> {
         let mut out = if self.goal.is_everywhere() {
             self.points.iter().map(|point| (point.x, Why::Again)).collect()
         } else if self.goal.line {
-            Glance::of(self.points, round).map_or(Vec::new(), |glance| glance.decide(self))
+            Glance::of(self.points, round).map_or(Vec::new(), |glance| glance.decide(self, round))
         } else {
             Vec::new()
         };
@@ -369,16 +378,27 @@ impl Glance {
     }
 
     /// The depths that decide, ascending, and why each of them is measured.
-    fn decide(&self, state: &State) -> Vec<(f64, Why)> {
+    fn decide(&self, state: &State, round: u32) -> Vec<(f64, Why)> {
         let weights: Vec<f64> = self.errors.iter().map(|error| error.powi(-2)).collect();
         let fit = unimodal(&self.ln_y, &weights);
+        let in_place = state.limits.in_place;
         let height = fit.iter().copied().fold(f64::MIN, f64::max);
         let (first, last) =
             (fit.iter().position(|y| *y == height).unwrap_or(0), fit.iter().rposition(|y| *y == height).unwrap_or(0));
+        // In slices, the noise of one depth is large.
+        let (height, first, last) = match plateau(&fit, &self.ln_y, &self.errors) {
+            (pooled, first, last) if in_place && first < last => {
+                (highest_half(&self.ln_y, &self.errors, first, last).max(pooled), first, last)
+            }
+            _ => (height, first, last),
+        };
         let deepest = self.x.len() - 1;
+        // The queue of a deep slice takes long to fill and to drain: such depths wait for every third round.
+        let deep_too = !in_place || round % EVERY == 1;
+        let most = if in_place { LONGEST_IN_SLICES } else { LONGEST_ROUND };
         let mut chosen: Vec<usize> = Vec::new();
         let mut choose = |depth: usize| {
-            if !chosen.contains(&depth) && chosen.len() < LONGEST_ROUND {
+            if !chosen.contains(&depth) && chosen.len() < most {
                 chosen.push(depth);
             }
         };
@@ -394,9 +414,13 @@ impl Glance {
             choose(fallen);
             choose(fallen - 1);
         }
-        choose(deepest);
-        choose(last);
-        choose(reached.saturating_sub(2));
+        if deep_too {
+            choose(deepest);
+            choose(last);
+        }
+        if !in_place {
+            choose(reached.saturating_sub(2));
+        }
         // Depths that may lie on either side of the level, those next to the load line first.
         let unsure = |depth: usize, level: f64| (self.ln_y[depth] - level).abs() <= UNSURE * self.errors[depth];
         (reached + 1..first).filter(|&depth| unsure(depth, line)).for_each(&mut choose);
@@ -408,11 +432,15 @@ impl Glance {
         let rising = reached == deepest && first == deepest && deepest > 0;
         let finest = state.limits.finest;
         let between = |above: usize| state.between(*self.x.get(above.checked_sub(1)?)?, self.x[above], finest);
-        out.extend(between(reached).filter(|_| !rising).map(|x| (x, Why::LoadLine)));
+        // Where noise may have put the line between the wrong neighbours, another visit tells more than another depth:
+        // each depth takes its time from those that decide.
+        let sure = |depth: usize| (self.ln_y[depth] - line).abs() > SURE * self.errors[depth];
+        let bracketed = reached > 0 && sure(reached) && sure(reached - 1);
+        out.extend(between(reached).filter(|_| !rising && bracketed).map(|x| (x, Why::LoadLine)));
         out.extend(fallen.and_then(between).map(|x| (x, Why::Overload)));
-        // A curve that falls off on a side of its top may have its true top in between.
-        // In slices, the noise alone may explain a small fall.
-        let noise = |depth: usize| if state.limits.in_place { UNSURE * self.errors[depth] } else { 0.0 };
+        // A curve that falls off on a side of its top may have its true top in between; the noise alone may explain a
+        // small fall.
+        let noise = |depth: usize| FALL * self.errors[depth].hypot(self.errors[first]);
         let falls_off = |depth: usize| fit[depth] < height - noise(depth).max(PEAKED);
         let left = Some(first).filter(|_| first > 0 && !rising && falls_off(first - 1));
         let right = Some(last + 1).filter(|&next| next <= deepest && falls_off(next));
@@ -423,6 +451,25 @@ impl Glance {
         out.dedup_by(|a, b| a.0 == b.0);
         out
     }
+}
+
+/// The highest mean of neighbours of the plateau that tell half as much as all of its points together.
+fn highest_half(levels: &[f64], errors: &[f64], first: usize, last: usize) -> f64 {
+    let weight = |index: usize| errors[index].powi(-2);
+    let half = (first..=last).map(weight).sum::<f64>() / 2.0;
+    let mut highest = f64::MIN;
+    for from in first..=last {
+        let (mut weights, mut sum) = (0.0, 0.0);
+        for index in from..=last {
+            weights += weight(index);
+            sum += weight(index) * levels[index];
+            if weights >= half {
+                highest = highest.max(sum / weights);
+                break;
+            }
+        }
+    }
+    highest
 }
 
 impl State<'_> {

@@ -28,6 +28,8 @@ pub(crate) struct Look {
     pub round: u32,
     /// The logarithm of the visit's mean throughput.
     pub ln: f64,
+    /// The standard error of that logarithm if the samples of the visit are independent of one another.
+    pub within: f64,
 }
 
 /// The visits to all points, in the order of the points. A point without recorded visits counts as visited once.
@@ -38,7 +40,9 @@ pub(crate) fn looks(points: &[&Point]) -> Vec<Look> {
         let mut enter = |round: u32, samples: &[f64]| {
             let level = mean(samples);
             if level.is_finite() && level > 0.0 {
-                out.push(Look { depth, round, ln: level.ln() });
+                let count = samples.len().max(1) as f64;
+                let within = if samples.len() > 1 { (variance(samples) / count).sqrt() / level } else { 0.0 };
+                out.push(Look { depth, round, ln: level.ln(), within });
             }
         };
         for visit in &point.visits {
@@ -67,6 +71,9 @@ pub(crate) struct Effects {
     pub rounds: Vec<(f64, usize)>,
     /// The standard deviation of the error of a visit.
     pub error: f64,
+    /// The part of `error` that the samples within the visits do not explain: the difference between the moments at
+    /// which they were made. The rest is an error of many independent parts, and so a normal one.
+    pub excess: f64,
     /// The degrees of freedom of `error`, at least 1.
     pub freedom: f64,
     /// Visits that lie so far from the others that they belong to another state of the machine: the index of the depth,
@@ -92,6 +99,7 @@ impl Effects {
         let Fit { solution, residuals, inverse } = design.fit(&vec![1.0; kept.len()])?;
         let freedom = (kept.len() - parameters) as f64;
         let error = (residuals.iter().map(|error| error * error).sum::<f64>() / freedom).sqrt();
+        let within = kept.iter().map(|look| look.within.powi(2)).sum::<f64>() / kept.len() as f64;
         let Design { depths: confirmed, rounds: numbers, .. } = design;
         let (depths, free) = solution.split_at(confirmed.len());
         let away = |look: &Look| Some(look.ln - depths[confirmed.binary_search(&look.depth).ok()?]);
@@ -110,6 +118,7 @@ impl Effects {
             factor: cholesky(&covariance)?,
             rounds,
             error,
+            excess: (error.powi(2) - within).max(0.0).sqrt(),
             freedom,
             set_aside: odd.iter().filter_map(|(look, _)| Some((look.depth, away(look)?))).collect(),
             visited: visited(looks, &odd),
@@ -303,7 +312,7 @@ mod tests {
     use super::*;
 
     fn look(depth: usize, round: u32, ln: f64) -> Look {
-        Look { depth, round, ln }
+        Look { depth, round, ln, within: 0.0 }
     }
 
     #[test]
