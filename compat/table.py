@@ -148,6 +148,25 @@ IO500 = [
     _ini("global.datadir", "the directory", "data"),
     _ini("global.api", "POSIX, the only interface", "MPIIO", "bound"),
     _ini("global.resultdir", "result_summary.txt and result.txt are written there", "results"),
+    _ini("global.timestamp-datadir", "TRUE: a directory of the moment below datadir", "TRUE"),
+    _ini(
+        "global.timestamp-resultdir",
+        "TRUE: a directory of the moment below resultdir",
+        "TRUE",
+        base="global.resultdir=results",
+    ),
+    _ini(
+        "global.drop-caches",
+        "TRUE: drops the caches before each phase",
+        "TRUE",
+        base="'global.drop-caches-cmd=touch dropped'",
+    ),
+    _ini(
+        "global.drop-caches-cmd",
+        "the command that drops the caches; default: that of io500",
+        "'touch here'",
+        base="global.drop-caches=TRUE 'global.drop-caches-cmd=touch there'",
+    ),
     _ini("debug.stonewall-time", "-D and -W of the writes, with wear-out and a status file", "1"),
     _ini("ior-easy.API", "POSIX, the only interface", "MPIIO", "bound"),
     _ini("ior-hard.API", "POSIX, the only interface", "MPIIO", "bound"),
@@ -166,8 +185,7 @@ IO500 = [
     ],
     *[
         Row(name, True, None, _LATER, f"{name}=1", "refused", "")
-        for name in "global.timestamp-datadir global.timestamp-resultdir global.drop-caches "
-        "global.drop-caches-cmd global.io-buffers-on-gpu global.verbosity global.scc global.dataPacketType "
+        for name in "global.io-buffers-on-gpu global.verbosity global.scc global.dataPacketType "
         "debug.pause-dir ior-easy.filePerProc ior-easy.uniqueDir ior-easy.run ior-easy.verbosity ior-hard.collective "
         "ior-hard.run ior-hard.verbosity mdtest-easy.run mdtest-hard.run mdtest-hard.files-per-dir "
         "find.external-script find.external-mpi-args find.external-extra-args find.nproc find.pfind-queue-length "

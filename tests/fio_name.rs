@@ -581,6 +581,63 @@ fn forms_are_taken_as_fio_takes_them() {
     assert!(said.contains("write bssplit=4K/50:8K/30"), "{said}");
 }
 
+/// As in fio, a `filename` adds to those before it, and lies in the directory that its own section knows.
+#[test]
+fn names_of_several_sections_add_up() {
+    let directory = directory();
+    let place = directory.path();
+    for (text, expected) in [
+        ("[global]\nfilename=g\n[a]\n[b]\nfilename=b\n", &[("b", 32), ("g", 64)][..]),
+        ("[global]\nfilename=g\n[a]\nfilename=a:b\nfilename=c\n", &[("a", 16), ("b", 16), ("c", 16), ("g", 16)]),
+        ("[global]\nfilename=g\n[a]\ndirectory=sub\n", &[("g", 64)]),
+        ("[global]\nfilename=g\n[a]\nfilename=a\ndirectory=sub\n", &[("g", 32), ("sub/a", 32)]),
+        ("[global]\ndirectory=sub\n[a]\nfilename=a\n", &[("sub/a", 64)]),
+        ("[a]\nfilename=a:a\n", &[("a", 32)]),
+    ] {
+        file(place, "job.fio", text.replacen('[', "[global]\nrw=write\nsize=64k\n[", 1));
+        let written = |program: &Path| {
+            drop(std::fs::remove_dir_all(place.join("run")));
+            std::fs::create_dir_all(place.join("run/sub")).unwrap();
+            let output = Command::new(program).arg("../job.fio").current_dir(place.join("run")).output().unwrap();
+            assert!(output.status.success(), "{text}: {}", stderr(&output));
+            let below = [("", names(&place.join("run"))), ("sub/", names(&place.join("run/sub")))];
+            let paths =
+                below.into_iter().flat_map(|(prefix, names)| names.into_iter().map(move |n| format!("{prefix}{n}")));
+            let length = |path: &String| std::fs::metadata(place.join("run").join(path)).unwrap().len() >> 10;
+            paths.filter(|path| path != "sub").map(|path| (path.clone(), length(&path))).collect::<Vec<_>>()
+        };
+        fio(place, &["--version"]);
+        let expected: Vec<_> = expected.iter().map(|(name, kib)| (String::from(*name), *kib)).collect();
+        assert_eq!(written(&place.join("fio")), expected, "{text}");
+        if has_program("fio") {
+            assert_eq!(written(Path::new("fio")), expected, "fio: {text}");
+        }
+    }
+    // Under our own name, a job's file stands in place of that of all jobs, and a warning says so.
+    file(place, "own.fio", "[global]\nrw=write\nsize=64k\nfilename=g\n[a]\nfilename=own\n");
+    let said = stderr(&succeed(place, &["run", "own.fio"]));
+    assert!(said.contains("filename replaces g of an earlier section; fio uses both"), "{said}");
+    assert!(place.join("own").exists() && !place.join("g").exists());
+}
+
+/// A mix without writes has none, whatever rate writes have.
+#[test]
+fn rates_leave_a_mix_of_one_direction_alone() {
+    let directory = directory();
+    let job = ["--name=j", "--ioengine=null", "--size=256k", "--rw=randrw", "--rate=100m,50m", "--output-format=json"];
+    for (share, ops) in [("--rwmixread=100", [64, 0]), ("--rwmixread=0", [0, 64])] {
+        let words = [&job[..], &[share]].concat();
+        let counts = |text: &str| {
+            let result: serde_json::Value = serde_json::from_str(&text[text.find("{\n").unwrap()..]).unwrap();
+            ["read", "write"].map(|way| result["jobs"][0][way]["total_ios"].as_u64().unwrap())
+        };
+        assert_eq!(counts(&stdout(&fio(directory.path(), &words))), ops, "{share}");
+        if has_program("fio") {
+            assert_eq!(counts(&tool("fio", &words, directory.path())), ops, "{share}, fio");
+        }
+    }
+}
+
 /// A slash in a job's name makes a folder for its logs, as the folder of any log is made.
 #[test]
 fn folders_of_logs_are_made() {

@@ -142,6 +142,26 @@ impl Draft {
         self.job.ring.other.push((name.into(), value.into()));
     }
 
+    /// Names of files: called as `fio`, further ones; else in place of earlier ones.
+    pub(crate) fn name_files(&mut self, names: Vec<String>) {
+        if self.lenient {
+            self.job.files.names.extend(names);
+        } else {
+            self.job.files.names = names;
+        }
+    }
+
+    /// Puts the directory that holds in the present section before the names that the section gives, as fio does: a
+    /// `directory` of a later section is for the names of that section.
+    fn place_files(&mut self, first: usize) {
+        let files = &mut self.job.files;
+        files.are_placed = true;
+        if let Some(directory) = files.directories.first() {
+            let directory = directory.trim_end_matches('/');
+            files.names[first..].iter_mut().for_each(|name| *name = format!("{directory}/{name}"));
+        }
+    }
+
     /// True if the option was set, here or in a global section.
     pub(crate) fn is_set(&self, name: &str) -> bool {
         self.set.contains_key(name)
@@ -188,8 +208,18 @@ impl Draft {
         };
         let settings = &section.settings;
         let mut in_order = settings.iter().filter(early).chain(settings.iter().filter(|setting| !early(setting)));
+        let earlier_names = self.job.files.names.clone();
         // If Plimsoll does not have the engine, the error names the engine, not one of its options.
-        in_order.try_for_each(|setting| self.set(setting)).map_err(|error| self.known_engine().err().unwrap_or(error))
+        in_order
+            .try_for_each(|setting| self.set(setting))
+            .map_err(|error| self.known_engine().err().unwrap_or(error))?;
+        if self.lenient {
+            self.place_files(earlier_names.len());
+        } else if !earlier_names.is_empty() && self.job.files.names != earlier_names {
+            let earlier = earlier_names.join(":");
+            self.warn_at("filename", format!("filename replaces {earlier} of an earlier section; fio uses both"));
+        }
+        Ok(())
     }
 
     fn set(&mut self, setting: &Setting) -> Result<(), Error> {

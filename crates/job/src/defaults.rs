@@ -51,6 +51,7 @@ impl Default for Job {
             },
             files: Files {
                 names: Vec::new(),
+                are_placed: false,
                 directories: Vec::new(),
                 format: "$jobname.$jobnum.$filenum".into(),
                 read_only: false,

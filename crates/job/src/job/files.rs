@@ -48,6 +48,8 @@ pub enum Fadvise {
 pub struct Files {
     /// `filename`, split at unescaped colons; empty: names are made by `filename_format`.
     pub names: Vec<String>,
+    /// True if each of `names` has its directory before it.
+    pub are_placed: bool,
     /// `directory`, split at colons; clones take them in turn.
     pub directories: Vec<String>,
     /// `filename_format`: the form of names that are made; default `$jobname.$jobnum.$filenum`.

@@ -120,7 +120,7 @@ pub(super) const FILE_SERVICE_WORDS: &[(&str, &str)] = &[
 ];
 
 static FILES: &[OptionSpec] = &[
-    option("filename", Text(|d, v| d.job.files.names = values::split_names(v)), "made by filename_format", "Files or devices, separated by colons (\\: is a colon)"),
+    option("filename", Text(|d, v| d.name_files(values::split_names(v))), "made by filename_format", "Files or devices, separated by colons (\\: is a colon)"),
     option("directory", Text(|d, v| d.job.files.directories = values::split_names(v)), "", "Directories for the files, separated by colons, taken in turn by clones"),
     option("filename_format", Text(|d, v| d.job.files.format = v.into()), "$jobname.$jobnum.$filenum", "Form of the names of files that Plimsoll makes"),
     option("unique_filename", Bool(|d, v| d.job.files.unique = v), "1", "In runs of many ranks, put the rank before names that filename_format makes"),

@@ -100,7 +100,7 @@ impl Arrivals {
     }
 
     /// The direction of the next op of a mix, as in fio: pass it to [`Workload::next_of`](super::Workload::next_of).
-    /// None if `rwmixread` decides.
+    /// None if `rwmixread` decides, as where the mix has one direction only.
     ///
     /// Where each direction has a rate, the one that is due first: the rates decide the mix. Where one has a rate, it
     /// is the other's turn until an op of the first is due `now`, nanoseconds since the start of the load: that rate
@@ -108,10 +108,11 @@ impl Arrivals {
     #[inline]
     pub fn first(&self, now: u64) -> Option<Direction> {
         match (&self.schedules.read, &self.schedules.write) {
+            _ if !self.mixes => None,
             (Some(read), Some(write)) if write.due_ns < read.due_ns => Some(Direction::Write),
             (Some(_), Some(_)) => Some(Direction::Read),
-            (Some(read), None) if self.mixes && read.due_ns > now => Some(Direction::Write),
-            (None, Some(write)) if self.mixes && write.due_ns > now => Some(Direction::Read),
+            (Some(read), None) if read.due_ns > now => Some(Direction::Write),
+            (None, Some(write)) if write.due_ns > now => Some(Direction::Read),
             _ => None,
         }
     }
@@ -270,8 +271,9 @@ mod tests {
 
     #[test]
     fn rates_decide_the_mix() {
-        let mut arrivals =
-            Arrivals::new(&job(|rate| (rate.iops.read, rate.iops.write) = (Some(300), Some(100))), 0).unwrap();
+        let mut job = job(|rate| (rate.iops.read, rate.iops.write) = (Some(300), Some(100)));
+        job.rw.directions = PerDirection { read: true, write: true, trim: false };
+        let mut arrivals = Arrivals::new(&job, 0).unwrap();
         let mut reads = 0;
         for _ in 0..4000 {
             let direction = arrivals.first(0).unwrap();
@@ -279,6 +281,9 @@ mod tests {
             reads += u32::from(direction == Direction::Read);
         }
         assert_eq!(reads, 3000);
+        // A mix without writes has none, whatever their rate is.
+        job.pattern.mix_read = 100;
+        assert_eq!(Arrivals::new(&job, 0).unwrap().first(0), None);
     }
 
     #[test]

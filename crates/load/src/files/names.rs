@@ -41,6 +41,8 @@ pub fn names(job: &Job, clone: u32) -> Result<Vec<String>, Error> {
     }
     let names: Vec<String> = if files.names.is_empty() {
         (0..files.count.max(1)).map(|file| formatted(&files.format, &job.name, clone, file)).collect()
+    } else if files.are_placed {
+        return Ok(files.names.clone());
     } else {
         files.names.clone()
     };
