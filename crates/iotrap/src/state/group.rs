@@ -387,10 +387,15 @@ impl Group {
         !self.writes() && self.pool().is_some_and(|pool| pool.config.buffered_reads)
     }
 
-    /// True if the file was opened in a way that permits writes, or reads if `write` is false.
+    /// True if the file was opened in a way that permits writes, or reads if `write` is false. The fourth mode of
+    /// open(2), 3, permits neither.
     #[inline]
     pub fn permits(&self, write: bool) -> bool {
-        self.flags() & libc::O_ACCMODE != if write { libc::O_RDONLY } else { libc::O_WRONLY }
+        match self.flags() & libc::O_ACCMODE {
+            libc::O_RDONLY => !write,
+            libc::O_WRONLY => write,
+            mode => mode == libc::O_RDWR,
+        }
     }
 
     /// True if the file was opened for writing.
