@@ -124,12 +124,13 @@ fn readable(iocbs: *mut *mut Iocb, count: c_long) -> c_long {
 /// # Safety
 /// As io_submit(2).
 unsafe fn submit_spread(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isize {
-    let ours = lane::active()
-        && count > 0
-        && !iocbs.is_null()
-        // SAFETY: the program's contract: `count` pointers to iocbs.
-        && unsafe { any_of_a_pool(iocbs, count) };
-    if !ours {
+    let may_be_ours = lane::active() && count > 0 && !iocbs.is_null();
+    // SAFETY: the program's contract: `count` pointers to iocbs.
+    if !may_be_ours || !unsafe { any_of_a_pool(iocbs, count) } {
+        if may_be_ours {
+            // SAFETY: the program's contract: `count` pointers to iocbs.
+            unsafe { count_buffered(iocbs, count) };
+        }
         // SAFETY: the program's contract.
         return unsafe { submit_bare(context, count, iocbs) };
     }
@@ -168,6 +169,21 @@ unsafe fn any_of_a_pool(iocbs: *mut *mut Iocb, count: c_long) -> bool {
             Entry::File(_) | Entry::Lane(_) => true,
         }
     })
+}
+
+/// Counts the reads of buffered files among requests that go to the kernel as they are.
+///
+/// # Safety
+/// As [`any_of_a_pool`].
+unsafe fn count_buffered(iocbs: *mut *mut Iocb, count: c_long) {
+    for at in 0..count as usize {
+        // SAFETY: the program's contract.
+        let iocb = unsafe { *iocbs.wrapping_add(at) };
+        // SAFETY: the program's contract: null, or an iocb.
+        if unsafe { iocb.as_ref() }.is_some_and(|request| matches!(table::get(request.file), Entry::Quiet(_))) {
+            Reason::Buffered.count();
+        }
+    }
 }
 
 enum Part {
@@ -319,6 +335,7 @@ unsafe fn prepare(
     };
     trace::submitted(fd, &group, kind, request.offset, bytes);
     if !group.is_direct() && !group.spreads_buffered() {
+        Reason::Buffered.count();
         return Ok(Prepared::Plain);
     }
     let Some((place, found)) = registered else {

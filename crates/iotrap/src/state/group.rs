@@ -442,6 +442,11 @@ impl Group {
         }
     }
 
+    /// Notes the reason why nothing of a file that was just opened is spread. Each of its requests counts the reason.
+    pub fn begins_ended(&self, reason: Reason) {
+        self.ended.store(reason.mark(), Release);
+    }
+
     /// The descriptor of the file on a lane other than the opened one.
     #[inline]
     pub fn file(&self, lane: usize) -> Option<c_int> {
@@ -655,6 +660,11 @@ pub fn soil(fd: c_int) {
     {
         group.node().soil();
     }
+}
+
+/// The reason why nothing of the open file with this name is spread. Nothing is held, as in [`soil`].
+pub fn why_not(name: Name) -> Option<Reason> {
+    GROUPS_OF_PROCESS.get(name.index as usize)?.ended()
 }
 
 /// True if a write by this descriptor concerns other processes: it is recorded for them, or they may have written the

@@ -121,6 +121,19 @@ static off_t some_offset(void)
 	}
 }
 
+/* Lengths of writes have to be whole sectors: of a longer one that O_DIRECT refuses, a disk's file system writes as many
+ * extents as fit, and the extents are those that the allocator has found. */
+static int is_written_whole(int fd)
+{
+	struct statfs of;
+	return fstatfs(fd, &of) == 0 && of.f_type != 0x01021994 /* tmpfs */;
+}
+
+static size_t length_to_write(int fd, size_t length)
+{
+	return length > 512 && is_written_whole(fd) ? length / 512 * 512 : length;
+}
+
 /* Memory for a transfer of this length: mostly all of it is there. */
 static char *some_memory(size_t length)
 {
@@ -154,6 +167,13 @@ static int some_vectors(void)
 		vectors[at] = (struct iovec){memory, length};
 	}
 	return count;
+}
+
+/* The list for a write. */
+static void vectors_to_write(int fd)
+{
+	for (int at = 0; at < MOST_VECTORS; at++)
+		vectors[at].iov_len = length_to_write(fd, vectors[at].iov_len < 512 ? BLOCK : vectors[at].iov_len);
 }
 
 static const struct iovec *place_of_vectors(void)
@@ -306,7 +326,7 @@ static void reads(void)
 static void writes(void)
 {
 	int fd = some_fd();
-	size_t length = some_length();
+	size_t length = length_to_write(fd, some_length());
 	char *memory = some_memory(length);
 	off_t offset = some_offset();
 	if (offset > (4L << 20) && below(20))
@@ -325,7 +345,10 @@ static void vectored(void)
 	off_t offset = some_offset();
 	const struct iovec *list = place_of_vectors();
 	int flags = below(3) ? 0 : ONE_OF(RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_APPEND, 0x20 /* NOAPPEND */, 0x40 /* ATOMIC */, 1 << 20, -1, RWF_HIPRI | RWF_DSYNC);
-	switch (below(8)) {
+	int way = below(8);
+	if (way >= 4)
+		vectors_to_write(fd);
+	switch (way) {
 	case 0: tell_vectors("readv", readv(fd, list, count)); break;
 	case 1: tell_vectors("preadv", preadv(fd, list, count, offset)); break;
 	case 2: tell_vectors("preadv2", preadv2(fd, list, count, offset, flags)); break;
@@ -526,12 +549,13 @@ static void by_libaio(void)
 		memset(&iocbs[at], 0, sizeof iocbs[at]);
 		if (count > 1 && length > (512 << 10))
 			length = BLOCK;
+		int fd = some_fd();
 		if (write)
-			io_prep_pwrite(&iocbs[at], some_fd(), memory, length, offset);
+			io_prep_pwrite(&iocbs[at], fd, memory, length_to_write(fd, length), offset);
 		else
-			io_prep_pread(&iocbs[at], some_fd(), memory, length, offset);
+			io_prep_pread(&iocbs[at], fd, memory, length, offset);
 		if (sync_) {
-			int fd = some_fd();
+			fd = some_fd();
 			if (below(2))
 				io_prep_fsync(&iocbs[at], fd);
 			else
@@ -572,6 +596,8 @@ static void by_aio(void)
 	struct aiocb cb = {.aio_fildes = some_fd(), .aio_buf = arena, .aio_nbytes = length, .aio_offset = some_offset() & 0xfffff};
 	const struct aiocb *list[1] = {&cb};
 	int write = below(2);
+	if (write)
+		cb.aio_nbytes = length_to_write(cb.aio_fildes, cb.aio_nbytes);
 	paint();
 	int begun = write ? aio_write(&cb) : aio_read(&cb);
 	if (begun != 0) {
@@ -597,6 +623,10 @@ static void by_ring(void)
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
 	struct io_uring_cqe *cqe;
 	int kind = below(9), reads_ = kind <= 2;
+	if (!reads_) {
+		length = length_to_write(fd, length);
+		vectors_to_write(fd);
+	}
 	switch (kind) {
 	case 0:
 	case 1: io_uring_prep_read(sqe, fd, memory, (unsigned)length, (unsigned long long)offset); break;
@@ -644,7 +674,7 @@ static void opens_otherwise(void)
 	size_t size = below(12) ? sizeof how : ONE_OF(0UL, 8UL, sizeof how + 8, 1UL << 20);
 	int fd;
 	if (below(2)) {
-		/* What lies behind a structure that is said to be longer is not zero everywhere. */
+		/* The bytes behind the structure are not zero in each run. */
 		if (size == sizeof how + 8)
 			size = sizeof how;
 		fd = (int)syscall(SYS_openat2, AT_FDCWD, name, at_, size);
@@ -671,7 +701,7 @@ static void closes_a_range(void)
 	}
 }
 
-/* What statx tells of a name, by flags and places that may be wrong. */
+/* statx of a name, with flags and places that may be wrong. */
 static void statuses_by_name(void)
 {
 	struct statx more;
@@ -694,6 +724,8 @@ static void by_other_libaio(void)
 		return;
 	paint();
 	some_vectors();
+	if (kind == 1)
+		vectors_to_write(fd);
 	memset(&iocb, 0, sizeof iocb);
 	off_t offset = some_offset() & 0xfffff;
 	switch (kind) {
