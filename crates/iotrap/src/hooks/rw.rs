@@ -33,7 +33,7 @@ fn passes(fd: c_int, kind: Kind) -> bool {
     match table::get(fd) {
         Entry::Nothing => true,
         Entry::Quiet(_) if kind == Kind::Read && !trace::on() => {
-            Reason::Buffered.count();
+            Reason::Buffered.count_lightly();
             true
         }
         Entry::Lane(_) | Entry::File(_) | Entry::Quiet(_) => false,
@@ -250,7 +250,7 @@ fn unspread(fd: c_int, kind: Kind, real: impl Fn() -> isize) -> isize {
 pub fn count_at_position(fd: c_int) {
     match table::get(fd) {
         Entry::Nothing | Entry::Lane(_) => {}
-        Entry::Quiet(_) => _ = Reason::Buffered.count(),
+        Entry::Quiet(_) => Reason::Buffered.count_lightly(),
         Entry::File(name) => _ = group::why_not(name).unwrap_or(Reason::Position).count(),
     }
 }

@@ -82,7 +82,7 @@ pub fn begin() {
     unsafe { (*pointer).write(Made { board, rows, reasons }) };
     STATE.store(READY, Release);
     for (reason, count) in Reason::ALL.iter().map(|reason| (*reason, reason.counted())) {
-        (0..count.min(1000)).for_each(|_| count_reason(reason)); // what happened before
+        (0..count.min(1000)).for_each(|_| _ = count_reason(reason)); // what happened before
     }
 }
 
@@ -111,14 +111,13 @@ pub fn ended(pool: &Pool, lane: usize, op: Op, result: i64, latency_ns: u64) {
     }
 }
 
-/// Counts a reason once more on the board.
+/// Counts a reason once more on the board; false if there is no board.
 #[inline]
-pub fn count_reason(reason: Reason) {
-    if let Some(made) = made()
-        && let Some(Some(counted)) = made.reasons.get(reason as usize)
-    {
-        made.board.count(*counted);
-    }
+pub fn count_reason(reason: Reason) -> bool {
+    let Some(made) = made() else { return false };
+    let Some(Some(counted)) = made.reasons.get(reason as usize) else { return false };
+    made.board.count(*counted);
+    true
 }
 
 /// Says on stderr that a lane has failed or is back.
