@@ -1,5 +1,6 @@
 //! The values of boards, as JSON and as the summary that `trap --stats` prints.
 
+use lanes::{advice, environment};
 use live::{Gauge, Op, OpCounts, ReasonCount, RowCounts, RowKind, Snapshot};
 use measure::figures;
 use report::text::{Style, Table};
@@ -78,7 +79,7 @@ pub fn json(snapshots: &[Snapshot]) -> Value {
 }
 
 /// The counts of all programs together, as a table, and the reasons why requests were not spread.
-pub fn summary(snapshots: &[Snapshot]) -> String {
+pub fn summary(snapshots: &[Snapshot], dry_run: bool) -> String {
     let (rows, reasons) = live::together(snapshots);
     if snapshots.is_empty() {
         return "iotrap: no file of a pool was opened\n".into();
@@ -119,11 +120,20 @@ pub fn summary(snapshots: &[Snapshot]) -> String {
         ]);
     }
     out += &table.render(Style::default(), 2);
-    let (caught, reasons): (Vec<_>, Vec<_>) =
-        reasons.into_iter().partition(|reason| reason.text == lanes::environment::CAUGHT);
-    for reason in caught {
-        out += &format!("  {} system calls outside libc, seen by --raw\n", reason.count);
+    out + &not_spread(&reasons, dry_run)
+}
+
+/// The requests that stayed on the lane that the program opened, with the reasons and the change that would spread most
+/// of them; in a dry run also the share that would be spread.
+fn not_spread(counts: &[ReasonCount], dry_run: bool) -> String {
+    let counted = |name: &str| counts.iter().filter(|count| count.text == name).map(|count| count.count).sum::<u64>();
+    let mut out = String::new();
+    if let caught @ 1.. = counted(environment::CAUGHT) {
+        out += &format!("  {caught} system calls outside libc, seen by --raw\n");
     }
+    let reasons: Vec<&ReasonCount> = (counts.iter())
+        .filter(|count| ![environment::CAUGHT, environment::WOULD_LEAVE].contains(&count.text.as_str()))
+        .collect();
     if !reasons.is_empty() {
         out += "  stayed on the lane that the program opened:\n";
         let width = reasons.iter().map(|reason| reason.count.to_string().len()).max().unwrap_or(0);
@@ -131,5 +141,34 @@ pub fn summary(snapshots: &[Snapshot]) -> String {
             out += &format!("  {count:>width$}  {text}\n");
         }
     }
+    let stayed: Vec<_> = reasons.into_iter().filter(|reason| environment::is_reason(&reason.text)).collect();
+    if dry_run {
+        let leave = counted(environment::WOULD_LEAVE);
+        let all = leave + stayed.iter().map(|reason| reason.count).sum::<u64>();
+        let share = if all == 0 { "-".into() } else { figures::percent(leave as f64 / all as f64) };
+        out += &format!("  dry run: {leave} of {all} requests ({share}) would go over all lanes\n");
+    }
+    if let Some(most) = stayed.iter().max_by_key(|reason| reason.count)
+        && let Some(change) = advice::on(&most.text)
+    {
+        out += &format!("  most stayed because of: {}\n  they would spread with: {change}\n", most.text);
+    }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dry_run_tells_the_share_and_what_would_change_it() {
+        let counts =
+            [(advice::BUFFERED, 5), (advice::LOCKED, 1), (environment::WOULD_LEAVE, 2), (environment::WINDOW, 9)];
+        let counts = counts.map(|(text, count)| ReasonCount { text: text.into(), count });
+        let told = not_spread(&counts, true);
+        assert!(told.contains("dry run: 2 of 8 requests (25 %) would"), "{told}");
+        assert!(told.ends_with("fio --direct=1), or buffered-reads = true for files that nobody writes\n"), "{told}");
+        assert!(!not_spread(&counts, false).contains("dry run"));
+        assert_eq!(not_spread(&[], true), "  dry run: 0 of 0 requests (-) would go over all lanes\n");
+    }
 }

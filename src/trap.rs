@@ -53,6 +53,7 @@ fn command() -> Command {
         )
         .arg(flag("async", "Let io_submit return at once where requests would block"))
         .arg(flag("raw", "See system calls that do not pass through libc, too (Linux 5.11 or later, x86-64)"))
+        .arg(flag("dry-run", "Spread nothing, and print the share of the requests that would be spread; one lane is enough"))
         .arg(flag("stats", "When the program has ended, print the traffic of each lane on standard error"))
         .arg(path(Arg::new("stats-json").long("stats-json").value_name("FILE").help("Write the traffic of each lane as JSON")))
         .arg(path(
@@ -128,7 +129,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let mut words = matches.get_many::<OsString>("program").into_iter().flatten();
     let name = words.next().context("no program")?;
     let filters = filters::of_this_process(&library);
-    warn_of_what_will_not_work(name, pools.as_ref(), filters);
+    warn_of_what_will_not_work(name, pools.as_ref(), filters, matches.get_flag("dry-run"));
 
     let mut child = std::process::Command::new(name);
     child.args(words);
@@ -142,6 +143,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
         ("async", environment::ASYNC_VARIABLE),
         ("raw", environment::RAW_VARIABLE),
         ("verbose", environment::TRACE_VARIABLE),
+        ("dry-run", environment::DRY_RUN_VARIABLE),
     ];
     for (flag, variable) in flags {
         if matches.get_flag(flag) {
@@ -153,7 +155,8 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     }
     let json = matches.get_one::<PathBuf>("stats-json");
     json.filter(|path| *path != Path::new("-")).map_or(Ok(()), |path| output::try_to_write(path))?;
-    if !matches.get_flag("stats") && json.is_none() {
+    let summarised = matches.get_flag("stats") || matches.get_flag("dry-run");
+    if !summarised && json.is_none() {
         not_started(name, &child.exec());
     }
     let keep =
@@ -169,8 +172,8 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let status = wait_for(program, signals)?;
     let snapshots = live::kept_in(keep.path());
     drop(keep);
-    if matches.get_flag("stats") {
-        let _ = write!(std::io::stderr(), "{}", boards::summary(&snapshots));
+    if summarised {
+        let _ = write!(std::io::stderr(), "{}", boards::summary(&snapshots, matches.get_flag("dry-run")));
     }
     if let Some(path) = json {
         let text = format!("{:#}\n", boards::json(&snapshots));
@@ -180,7 +183,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
 }
 
 /// One line for each thing that keeps I/O from being spread; the program runs anyway.
-fn warn_of_what_will_not_work(name: &OsStr, pools: Option<&Pools>, filters: Filters) {
+fn warn_of_what_will_not_work(name: &OsStr, pools: Option<&Pools>, filters: Filters, dry_run: bool) {
     let mut warnings = Vec::new();
     warnings.extend(filters.why_not().map(|why| format!("trap spreads nothing: {why}")));
     let path = std::env::var("PATH").unwrap_or_default();
@@ -199,7 +202,7 @@ fn warn_of_what_will_not_work(name: &OsStr, pools: Option<&Pools>, filters: Filt
             };
             warnings.push(format!("pool {}: {} {what}", pool.name, lane.path.display()));
         }
-        if pool.lanes.len() < 2 {
+        if pool.lanes.len() < 2 && !dry_run {
             warnings.push(format!("pool {} has one lane: trap counts the requests, and spreads none", pool.name));
         }
     }

@@ -368,3 +368,26 @@ fn bad_input_is_refused_before_anything_is_started() {
     assert!(said(&["--pool", "p=/a,/b"]).contains("PROGRAM"));
     assert!(names(place.path()).is_empty());
 }
+
+#[test]
+fn a_dry_run_tells_the_share_and_spreads_nothing() {
+    let Some(lanes) = Lanes::new() else { return };
+    if !has_program("fio") {
+        return;
+    }
+    let pool = format!("p={}", lanes.path("one").display());
+    let run = |program: &[&str]| {
+        let output = lanes.trap_with(&["--pool", &pool, "--dry-run", "--"], program).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
+    };
+    let direct = run(READ);
+    assert!(direct.contains("dry run: 256 of ") && !direct.contains("has one lane"), "{direct}");
+    let buffered = run(&["cat", "one/data"]);
+    assert!(buffered.contains("dry run: 0 of ") && buffered.contains("spread with: O_DIRECT"), "{buffered}");
+    let command = [&["--dry-run", "--stats-json", "stats.json", "--"], READ].concat();
+    assert!(lanes.trap_patiently(&command).output().unwrap().status.success());
+    let said = json_file(&lanes.path("stats.json"));
+    let ops: Vec<u64> = lanes_of(&said).iter().map(|lane| lane["read"]["ops"].as_u64().unwrap()).collect();
+    assert_eq!(ops, [256, 0], "all reads stay on the opened lane: {said:#}");
+}

@@ -2,7 +2,7 @@
 //! page of libiotrap.
 
 use lanes::environment::{
-    ASYNC_VARIABLE, FILTERS_VARIABLE, IOLOG_VARIABLE, RAW_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE,
+    ASYNC_VARIABLE, DRY_RUN_VARIABLE, FILTERS_VARIABLE, IOLOG_VARIABLE, RAW_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE,
 };
 use lanes::pool::{FILE_VARIABLE, POOLS_VARIABLE, TEXT_VARIABLE};
 
@@ -258,7 +258,14 @@ const PAGES: &[Sections] = &[
     Sections {
         name: "trap",
         examples: &[
-            ("plimsoll trap --pool v=/mnt/a,/mnt/b -- cp /mnt/a/big /tmp", "Read one file over two mounts."),
+            (
+                "plimsoll trap --pool v=/mnt/a,/mnt/b -- fio --name=j --filename=/mnt/a/big --rw=read --bs=64k \\\n    --ioengine=libaio --iodepth=32 --direct=1",
+                "Read one file over two mounts.",
+            ),
+            (
+                "plimsoll trap --pool v=/mnt/a --dry-run -- PROGRAM",
+                "Print the share of a program's requests that would be spread, before there is a second mount.",
+            ),
             (
                 "plimsoll trap --pool v=/mnt/a,/mnt/b --stats -- PROGRAM",
                 "Print the share of each mount when the program has ended.",
@@ -402,7 +409,15 @@ pub fn libiotrap() -> String {
              tries them and sets it; without it such a program is not spread.",
         ),
         ("IOTRAP_RING", "same-thread promises that the thread that reads a completion ring also submits."),
-        (STATS_VARIABLE, "1 prints a summary on standard error when the program ends."),
+        (
+            STATS_VARIABLE,
+            "1 prints a summary on standard error when the program ends. Another value is a file that each process adds \
+             its summary to.",
+        ),
+        (
+            DRY_RUN_VARIABLE,
+            "1 spreads nothing and counts the requests that would be spread, as plimsoll trap --dry-run does.",
+        ),
         (TRACE_VARIABLE, "1 prints a line on standard error for each call that the library takes over."),
         (IOLOG_VARIABLE, "A file that receives the program's I/O as a fio iolog, version 3."),
         RUNTIME,
@@ -418,7 +433,9 @@ pub fn libiotrap() -> String {
          prints one line on standard error, and spreads nothing.\n",
         env!("CARGO_PKG_VERSION"),
     );
-    let example = verbatim("IOTRAP_MOUNT_POOLS=v:/mnt/a/,/mnt/b/ LD_PRELOAD=libiotrap.so cp /mnt/a/big /tmp");
+    let example = verbatim(
+        "IOTRAP_MOUNT_POOLS=v:/mnt/a/,/mnt/b/ LD_PRELOAD=libiotrap.so fio --name=j --filename=/mnt/a/big \\\n    --rw=read --bs=64k --ioengine=libaio --iodepth=32 --direct=1",
+    );
     let examples = format!(
         ".SH EXAMPLES\n.PP\nRead one file over two mounts.\n{example}.SH EXIT STATUS\nThe exit status is that of the \
          program.\n"

@@ -9,7 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use lanes::Pools;
 use lanes::environment::{
-    ASYNC_VARIABLE, FILTERS_VARIABLE, IOLOG_VARIABLE, PROBE, RAW_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE,
+    ASYNC_VARIABLE, DRY_RUN_VARIABLE, FILTERS_VARIABLE, IOLOG_VARIABLE, PROBE, RAW_VARIABLE, STATS_VARIABLE,
+    TRACE_VARIABLE,
 };
 use lanes::pool::{FILE_VARIABLE, POOLS_VARIABLE, TEXT_VARIABLE};
 
@@ -67,8 +68,16 @@ pub fn begin() {
         let error = std::io::Error::from_raw_os_error(error);
         say(&format!("{IOLOG_VARIABLE}: nothing is recorded: {error}"));
     }
-    if variable(STATS_VARIABLE).is_some_and(|value| value != "0") {
-        stats::want_summary();
+    if let Some(value) = variable(STATS_VARIABLE).filter(|value| value != "0") {
+        // The program may change its directory.
+        let path = if value == "1" { None } else { std::path::absolute(value).ok() };
+        stats::want_summary(path.and_then(|path| CString::new(path.into_os_string().into_encoded_bytes()).ok()));
+        if !asynchronous {
+            exit::prepare();
+        }
+    }
+    if variable(DRY_RUN_VARIABLE).is_some_and(|value| value != "0") {
+        lane::begin_dry_run();
     }
     undisturbed::look();
     executed::prepare();

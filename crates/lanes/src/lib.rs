@@ -8,6 +8,7 @@
 //! take no lock and do not panic. The caller passes the time in, in nanoseconds of any clock that only goes forward.
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod doctor;
 pub mod environment;
 pub mod health;

@@ -207,6 +207,11 @@ impl Board {
         }
     }
 
+    /// The count of a reason now.
+    pub fn counted(&self, reason: Reason) -> u64 {
+        self.words.get(reason_at(reason.0 as usize) + reason::COUNT).map_or(0, |word| word.load(Relaxed))
+    }
+
     /// The values of the board at this moment. The call allocates.
     pub fn snapshot(&self) -> Snapshot {
         let words: Vec<u64> = self.words.iter().map(|word| word.load(Relaxed)).collect();

@@ -103,6 +103,19 @@ impl State {
     }
 }
 
+/// The counts of one op, without its latencies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sums {
+    /// Ops that ended well.
+    pub ops: u64,
+    /// The bytes that these ops moved.
+    pub bytes: u64,
+    /// Ops that ended with an error.
+    pub errors: u64,
+    /// The sum of the latencies of `ops`, in nanoseconds.
+    pub lat_sum_ns: u64,
+}
+
 /// The counters of one row. Any number of threads may use them at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Counters<'a> {
@@ -159,6 +172,13 @@ impl<'a> Counters<'a> {
         self.bump_alone(op, op::BYTES, bytes);
         self.bump_alone(op, op::LAT_SUM_NS, latency_ns);
         self.bump_alone(op, op::HISTOGRAM + bucket_of(latency_ns), 1);
+    }
+
+    /// The counts of an op now. The call allocates nothing.
+    pub fn sums(self, op: Op) -> Sums {
+        let word = |field: usize| self.op_word(op, field).map_or(0, |word| word.load(Relaxed));
+        let ops = (0..crate::layout::BUCKETS).map(|bucket| word(op::HISTOGRAM + bucket)).sum();
+        Sums { ops, bytes: word(op::BYTES), errors: word(op::ERRORS), lat_sum_ns: word(op::LAT_SUM_NS) }
     }
 
     /// Sets a gauge to a value.

@@ -53,6 +53,14 @@ pub fn open(path: &CStr, flags: c_int) -> Result<c_int> {
     open_at(libc::AT_FDCWD, path, flags)
 }
 
+/// open(2) of a file that is made if there is none, and to which writes are added.
+pub fn open_to_add(path: &CStr) -> Result<c_int> {
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
+    let (at, mode) = (arg(libc::AT_FDCWD), 0o644);
+    // SAFETY: the path is NUL-terminated; nothing else is passed by address.
+    check(unsafe { call(libc::SYS_openat, at, path.as_ptr() as usize, arg(flags), mode, 0, 0) }).map(|fd| fd as c_int)
+}
+
 /// openat(2) with O_CLOEXEC.
 pub fn open_at(directory: c_int, path: &CStr, flags: c_int) -> Result<c_int> {
     let flags = flags | libc::O_CLOEXEC;

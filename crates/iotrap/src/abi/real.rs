@@ -302,6 +302,13 @@ real! {
         else kernel!(libc::SYS_pwritev2, fd as isize, vectors, count as isize, offset, 0, flags);
     fn pwritev64v2(fd: c_int, vectors: *const libc::iovec, count: c_int, offset: i64, flags: c_int) -> isize,
         else kernel!(libc::SYS_pwritev2, fd as isize, vectors, count as isize, offset, 0, flags);
+    fn read(fd: c_int, buffer: *mut c_void, count: usize) -> isize, else kernel!(libc::SYS_read, fd as isize, buffer, count);
+    fn __read_chk(fd: c_int, buffer: *mut c_void, count: usize, room: usize) -> isize, else {
+        let _ = room; // code before main passes no count larger than the room
+        kernel!(libc::SYS_read, fd as isize, buffer, count)
+    };
+    fn readv(fd: c_int, vectors: *const libc::iovec, count: c_int) -> isize,
+        else kernel!(libc::SYS_readv, fd as isize, vectors, count as isize);
     fn write(fd: c_int, buffer: *const c_void, count: usize) -> isize, else kernel!(libc::SYS_write, fd as isize, buffer, count);
     fn writev(fd: c_int, vectors: *const libc::iovec, count: c_int) -> isize,
         else kernel!(libc::SYS_writev, fd as isize, vectors, count as isize);

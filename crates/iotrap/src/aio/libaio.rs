@@ -124,12 +124,13 @@ fn readable(iocbs: *mut *mut Iocb, count: c_long) -> c_long {
 /// # Safety
 /// As io_submit(2).
 unsafe fn submit_spread(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isize {
-    let ours = lane::active()
-        && count > 0
-        && !iocbs.is_null()
-        // SAFETY: the program's contract: `count` pointers to iocbs.
-        && unsafe { any_of_a_pool(iocbs, count) };
-    if !ours {
+    let may_be_ours = lane::active() && count > 0 && !iocbs.is_null();
+    // SAFETY: the program's contract: `count` pointers to iocbs.
+    if !may_be_ours || !unsafe { any_of_a_pool(iocbs, count) } {
+        if may_be_ours {
+            // SAFETY: the program's contract: `count` pointers to iocbs.
+            unsafe { count_buffered(iocbs, count) };
+        }
         // SAFETY: the program's contract.
         return unsafe { submit_bare(context, count, iocbs) };
     }
@@ -168,6 +169,21 @@ unsafe fn any_of_a_pool(iocbs: *mut *mut Iocb, count: c_long) -> bool {
             Entry::File(_) | Entry::Lane(_) => true,
         }
     })
+}
+
+/// Counts the reads of buffered files among requests that go to the kernel as they are.
+///
+/// # Safety
+/// As [`any_of_a_pool`].
+unsafe fn count_buffered(iocbs: *mut *mut Iocb, count: c_long) {
+    for at in 0..count as usize {
+        // SAFETY: the program's contract.
+        let iocb = unsafe { *iocbs.wrapping_add(at) };
+        // SAFETY: the program's contract: null, or an iocb.
+        if unsafe { iocb.as_ref() }.is_some_and(|request| matches!(table::get(request.file), Entry::Quiet(_))) {
+            Reason::Buffered.count();
+        }
+    }
 }
 
 enum Part {
@@ -232,23 +248,25 @@ unsafe fn submit_part(context: u64, count: usize, iocbs: *mut *mut Iocb) -> Part
     }
     let taken = usize::try_from(result).unwrap_or(0);
     let refused = result == -libc::EBADF as isize;
+    let mut of_refused = None;
     for (at, slot) in prepared.iter().enumerate().take(ready).skip(taken) {
         if let (Prepared::Recorded(key), Some((_, found))) = (slot, registered)
             && let Some(taken) = inflight::take(*key)
         {
             found.recorded(-1);
-            undo(taken, refused && at == 0, now_ns);
+            if refused && at == 0 { of_refused = Some(taken) } else { undo(taken, false, now_ns) }
         }
     }
+    if let Some(refused) = of_refused {
+        // The kernel does not know the lane's file any more, or refuses the request on every lane: the batch is
+        // submitted once more, to the opened lane.
+        // SAFETY: the program's contract; every iocb has been put back.
+        let result = unsafe { submit_bare(context, count as c_long, iocbs) };
+        // An error that the opened lane gives as well is the request's.
+        undo(refused, result != -libc::EBADF as isize, now_ns);
+        return if result < 0 { Part::Failed(result) } else { Part::Submitted(result as c_long) };
+    }
     match (result, stopped) {
-        // The kernel does not know the lane's file any more: the batch is submitted once more, to the opened lane.
-        _ if refused && matches!(prepared.first(), Some(Prepared::Recorded(_))) => {
-            // SAFETY: the program's contract; every iocb has been put back.
-            match unsafe { submit_bare(context, count as c_long, iocbs) } {
-                some @ 0.. => Part::Submitted(some as c_long),
-                errno => Part::Failed(errno),
-            }
-        }
         (errno, _) if errno < 0 => Part::Failed(errno),
         (0, Some(Stop::Failed(errno))) => Part::Failed(-errno as isize),
         // A request that could not be prepared yet (the same iocb twice) can be prepared now that the first part is in.
@@ -317,6 +335,7 @@ unsafe fn prepare(
     };
     trace::submitted(fd, &group, kind, request.offset, bytes);
     if !group.is_direct() && !group.spreads_buffered() {
+        Reason::Buffered.count();
         return Ok(Prepared::Plain);
     }
     let Some((place, found)) = registered else {
@@ -400,8 +419,7 @@ fn extent(request: &Iocb, vectored: bool, vectors: &mut [libc::iovec; VECTORS]) 
     read.then_some((bytes, if request.count as usize <= VECTORS { request.count as u8 } else { 0 }))
 }
 
-/// Undoes a request that the kernel has not taken; `refused` if it is the one whose descriptor the kernel does not
-/// know.
+/// Undoes a request that the kernel has not taken; `refused` if its lane has no file any more.
 fn undo(taken: Taken, refused: bool, now_ns: u64) {
     let group = GroupRef::again(taken.record.group);
     if let Some(node) = taken.record.counted_in {

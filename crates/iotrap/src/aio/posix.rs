@@ -331,10 +331,14 @@ unsafe fn begin(of: *mut aiocb, kind: Kind) -> Option<Begun> {
     trace::transfers(fd, &group, kind, offset, bytes);
     if kind == Kind::Write && !group.is_direct() {
         // The page cache is written at a moment that nobody sees.
+        if group.node().ended().is_some() {
+            Reason::Buffered.count();
+        }
         group.node().end(Reason::Buffered);
         return None;
     }
     if matches!(table::get(fd), Entry::Quiet(_)) {
+        Reason::Buffered.count();
         return None;
     }
     let now_ns = raw::now_ns();

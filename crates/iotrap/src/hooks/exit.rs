@@ -1,10 +1,12 @@
 //! _exit, _Exit and quick_exit: the end of a program without its destructors. The hooks wait for the program's writes
-//! first, as the kernel would have done them inside io_submit.
+//! first, as the kernel would have done them inside io_submit, and tell the statistics.
 
 use core::ffi::{c_int, c_void};
 
 use crate::abi::raw;
+use crate::abi::undisturbed::Undisturbed;
 use crate::aio::{async_io, raw_ring};
+use crate::state::{process, stats};
 
 macro_rules! exits {
     ($($name:ident)*) => {
@@ -18,6 +20,7 @@ macro_rules! exits {
                 async_io::ends();
                 async_io::tell();
                 raw_ring::notes_unseen();
+                tell_statistics();
                 loop {
                     // SAFETY: an integer; it does not return.
                     unsafe { raw::pass(libc::SYS_exit_group, raw::arg(status), 0, 0, 0, 0, 0) };
@@ -43,6 +46,15 @@ pub fn prepare() {
 extern "C" fn at_quick_exit(_: *mut c_void) {
     async_io::ends();
     async_io::tell();
+    tell_statistics();
+}
+
+/// Tells the statistics of this process: not those of the parent of a vfork child.
+fn tell_statistics() {
+    if process::is_own() {
+        let _undisturbed = Undisturbed::begin();
+        stats::end();
+    }
 }
 
 /// Waits for the submitted writes, and ends the process if the calling thread, which ends by the bare system call

@@ -1,4 +1,5 @@
-//! pread, pwrite and their kin: the requests that carry their own offset. write and writev, which do not, are watched:
+//! pread, pwrite and their kin: the requests that carry their own offset. read, write, readv and writev, which do not,
+//! stay on the opened lane and are counted (docs/decisions/position-stays.md). Writes among them are watched, too:
 //! other lanes do not see the data that they put into the page cache.
 
 use core::ffi::{c_int, c_void};
@@ -31,8 +32,11 @@ fn from_libc(result: isize) -> isize {
 fn passes(fd: c_int, kind: Kind) -> bool {
     match table::get(fd) {
         Entry::Nothing => true,
-        Entry::Quiet(_) => kind == Kind::Read && !trace::on(),
-        Entry::Lane(_) | Entry::File(_) => false,
+        Entry::Quiet(_) if kind == Kind::Read && !trace::on() => {
+            Reason::Buffered.count_lightly();
+            true
+        }
+        Entry::Lane(_) | Entry::File(_) | Entry::Quiet(_) => false,
     }
 }
 
@@ -53,6 +57,9 @@ fn positioned(
         Entry::Quiet(_) => true,
         Entry::File(_) => false,
     };
+    if quiet {
+        Reason::Buffered.count();
+    }
     if quiet && !trace::on() {
         return watched(fd, kind, real);
     }
@@ -230,10 +237,55 @@ vectored! {
 /// Carries out a request that stays on the opened lane because of its flags or its offset.
 fn unspread(fd: c_int, kind: Kind, real: impl Fn() -> isize) -> isize {
     let result = watched(fd, kind, real);
-    if table::get(fd) != Entry::Nothing {
-        Reason::Flagged.count();
+    match table::get(fd) {
+        Entry::Nothing | Entry::Lane(_) => {}
+        Entry::Quiet(_) => _ = Reason::Buffered.count(),
+        Entry::File(_) => _ = Reason::Flagged.count(),
     }
     result
+}
+
+/// Counts a request that uses the position of the descriptor.
+#[inline]
+pub fn count_at_position(fd: c_int) {
+    match table::get(fd) {
+        Entry::Nothing | Entry::Lane(_) => {}
+        Entry::Quiet(_) => Reason::Buffered.count_lightly(),
+        Entry::File(name) => _ = group::why_not(name).unwrap_or(Reason::Position).count(),
+    }
+}
+
+/// read(2).
+///
+/// # Safety
+/// As read(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, count: usize) -> isize {
+    count_at_position(fd);
+    // SAFETY: the program's contract.
+    unsafe { real::read(fd, buffer, count) }
+}
+
+/// read(2) with the room that the compiler has seen (_FORTIFY_SOURCE).
+///
+/// # Safety
+/// As read(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __read_chk(fd: c_int, buffer: *mut c_void, count: usize, room: usize) -> isize {
+    count_at_position(fd);
+    // SAFETY: the program's contract; the real one ends the program if there is less room than asked for.
+    unsafe { real::__read_chk(fd, buffer, count, room) }
+}
+
+/// readv(2).
+///
+/// # Safety
+/// As readv(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn readv(fd: c_int, vectors: *const libc::iovec, count: c_int) -> isize {
+    count_at_position(fd);
+    // SAFETY: the program's contract.
+    unsafe { real::readv(fd, vectors, count) }
 }
 
 /// write(2).
@@ -242,6 +294,7 @@ fn unspread(fd: c_int, kind: Kind, real: impl Fn() -> isize) -> isize {
 /// As write(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, count: usize) -> isize {
+    count_at_position(fd);
     // SAFETY: the program's contract.
     watched(fd, Kind::Write, || unsafe { real::write(fd, buffer, count) })
 }
@@ -252,6 +305,7 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, count: u
 /// As writev(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn writev(fd: c_int, vectors: *const libc::iovec, count: c_int) -> isize {
+    count_at_position(fd);
     // SAFETY: the program's contract.
     watched(fd, Kind::Write, || unsafe { real::writev(fd, vectors, count) })
 }

@@ -31,6 +31,7 @@ second_names! {
     __fcntl(fd: c_int, command: c_int, argument: usize) -> c_int = dup::fcntl;
     __pread64(fd: c_int, buffer: *mut c_void, count: usize, offset: i64) -> isize = rw::pread64;
     __pwrite64(fd: c_int, buffer: *const c_void, count: usize, offset: i64) -> isize = rw::pwrite64;
+    __read(fd: c_int, buffer: *mut c_void, count: usize) -> isize = rw::read;
     __write(fd: c_int, buffer: *const c_void, count: usize) -> isize = rw::write;
     __pipe(pair: *mut c_int) -> c_int = room::pipe;
     _IO_fopen(path: Text, mode: Text) -> File = open::fopen;

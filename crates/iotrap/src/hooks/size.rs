@@ -10,6 +10,7 @@ use crate::abi::undisturbed::Undisturbed;
 use crate::state::group::GroupRef;
 use crate::state::lane;
 use crate::state::node::{self, NodeRef};
+use crate::state::reason::Reason;
 use crate::state::table::{self, Entry};
 
 /// Drains the lanes, makes the change on the opened lane by `change`, and makes all lanes look again.
@@ -115,6 +116,7 @@ pub fn between<T>(from: c_int, to: c_int, transfer: impl FnOnce() -> T) -> T {
     if table::get(from) == Entry::Nothing && table::get(to) == Entry::Nothing {
         return transfer();
     }
+    Reason::Copied.count();
     let written = {
         let _undisturbed = Undisturbed::begin();
         let _errno = errno::kept();

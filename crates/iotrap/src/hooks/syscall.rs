@@ -91,6 +91,10 @@ pub unsafe extern "C-unwind" fn syscall(
         libc::SYS_pwritev => hook!(rw::pwritev64(fd, b as *const libc::iovec, c as c_int, d as i64)),
         libc::SYS_preadv2 => hook!(rw::preadv64v2(fd, b as *const libc::iovec, c as c_int, d as i64, f as c_int)),
         libc::SYS_pwritev2 => hook!(rw::pwritev64v2(fd, b as *const libc::iovec, c as c_int, d as i64, f as c_int)),
+        libc::SYS_read | libc::SYS_readv => {
+            rw::count_at_position(fd);
+            kernel!(raw::pass(number, a, b, c, 0, 0, 0))
+        }
         libc::SYS_write => hook!(rw::write(fd, b as *const c_void, c)),
         libc::SYS_writev => hook!(rw::writev(fd, b as *const libc::iovec, c as c_int)),
         libc::SYS_fsync => hook!(sync::fsync(fd)),

@@ -102,9 +102,10 @@ fn enter_file(fd: c_int, flags: c_int, stays: Option<Reason>) {
     if group.writes() && known.is_fuse() && !pool.config.strict_o_direct {
         known.end(Reason::Held);
     }
-    match stays.or_else(|| why_not(&group, pool, flags)) {
-        Some(reason) => group.end(reason),
-        None => {
+    match (stays, why_not(&group, pool, flags)) {
+        (Some(reason), _) => group.end(reason),
+        (None, Some(reason)) => group.begins_ended(reason),
+        (None, None) => {
             if group.is_direct() {
                 known.soil(); // another program may have left dirty pages: written out before the first read
             }
@@ -218,7 +219,7 @@ fn why_not(group: &GroupRef, pool: &Pool, flags: c_int) -> Option<Reason> {
     if !group.is_direct() && !group.spreads_buffered() {
         return Some(Reason::Buffered);
     }
-    if pool.len() < 2 {
+    if pool.len() < 2 && !lane::is_dry_run() {
         return Some(Reason::Alone);
     }
     group.node().ended()

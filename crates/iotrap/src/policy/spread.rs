@@ -23,8 +23,9 @@ use live::Op;
 
 use crate::abi::raw;
 use crate::open::{late, tracking};
+use crate::policy::trace;
 use crate::state::group::GroupRef;
-use crate::state::lane::Pool;
+use crate::state::lane::{Pool, is_dry_run};
 use crate::state::proof::{self, Proofs};
 use crate::state::reason::Reason;
 
@@ -109,6 +110,7 @@ fn would_leave(group: &GroupRef, kind: Kind, offset: i64, bytes: u64) -> Result<
         Kind::Write if !within => Err(Reason::Extends),
         Kind::Write if node.is_soft() => Err(Reason::Soft),
         Kind::Write if node.is_cached() => Err(Reason::Cached),
+        Kind::Read | Kind::Write if is_dry_run() => Err(Reason::WouldLeave),
         Kind::Read | Kind::Write => Ok(()),
     }
 }
@@ -186,7 +188,10 @@ pub fn choose(
         late::before_write(group, fd);
     }
     match choose_lane(group, fd, kind, offset, bytes, now_ns, proofs) {
-        Chosen::To(choice) => Chosen::To(recorded(group, kind, choice)),
+        Chosen::To(choice) => {
+            trace::chosen(fd, group, choice.ticket.lane);
+            Chosen::To(recorded(group, kind, choice))
+        }
         other => other,
     }
 }

@@ -9,6 +9,7 @@ use core::ffi::{CStr, c_int};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 
+use crate::abi::errno;
 use crate::abi::own_stack;
 use crate::abi::raw::{self, Digits};
 use crate::abi::said;
@@ -46,12 +47,7 @@ pub fn begin(text: bool, log: Option<&CStr>) -> raw::Result<()> {
 }
 
 fn open_log(path: &CStr) -> raw::Result<c_int> {
-    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
-    let (at, mode) = (raw::arg(libc::AT_FDCWD), 0o644);
-    // SAFETY: a NUL-terminated path.
-    let low =
-        raw::check(unsafe { raw::call(libc::SYS_openat, at, path.as_ptr() as usize, raw::arg(flags), mode, 0, 0) })?;
-    let low = low as c_int;
+    let low = raw::open_to_add(path)?;
     // A log that exists already is one of an earlier program in the same run: this program continues it.
     let empty = raw::fstat(low).is_ok_and(|stat| stat.st_size == 0);
     if empty {
@@ -105,11 +101,11 @@ fn log_to(log: c_int, fd: c_int, action: &[u8], extent: Option<(i64, u64)>) {
     }
 }
 
-fn text(what: &[u8], fd: c_int, rest: impl FnOnce(&mut Digits<256>)) {
+fn text(what: &[u8], fd: c_int, rest: impl FnOnce(&mut Digits<1024>)) {
     if !TEXT.load(Relaxed) {
         return;
     }
-    let mut line = Digits::<256>::empty();
+    let mut line = Digits::<1024>::empty();
     line.push(b"iotrap: ");
     line.push(what);
     line.push(b"(");
@@ -125,6 +121,9 @@ pub fn opened(fd: c_int) {
         let lanes = GroupRef::of(fd).map_or(0, |group| group.usable().count_ones());
         let why = GroupRef::of(fd).and_then(|group| group.ended());
         text(b"open", fd, |line| {
+            let mut room = [0u8; 4096];
+            line.push(b", ");
+            line.push(raw::path_of(fd, &mut room).unwrap_or(b"?"));
             line.push(b", lanes ");
             line.number(lanes.into());
             if let Some(reason) = why {
@@ -134,6 +133,20 @@ pub fn opened(fd: c_int) {
         });
         log(fd, b"open", None);
     }
+}
+
+/// Tells the lane that was chosen for a request, as text.
+pub fn chosen(fd: c_int, group: &GroupRef, lane: usize) {
+    if !TEXT.load(Relaxed) {
+        return;
+    }
+    let _errno = errno::kept();
+    text(b"lane", fd, |line| {
+        line.push(b", ");
+        if let Some(config) = group.pool().and_then(|pool| pool.config.lanes.get(lane)) {
+            line.push(config.path.as_os_str().as_encoded_bytes());
+        }
+    });
 }
 
 /// Records that a file is about to be closed.

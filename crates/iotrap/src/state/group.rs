@@ -387,10 +387,15 @@ impl Group {
         !self.writes() && self.pool().is_some_and(|pool| pool.config.buffered_reads)
     }
 
-    /// True if the file was opened in a way that permits writes, or reads if `write` is false.
+    /// True if the file was opened in a way that permits writes, or reads if `write` is false. The fourth mode of
+    /// open(2), 3, permits neither.
     #[inline]
     pub fn permits(&self, write: bool) -> bool {
-        self.flags() & libc::O_ACCMODE != if write { libc::O_RDONLY } else { libc::O_WRONLY }
+        match self.flags() & libc::O_ACCMODE {
+            libc::O_RDONLY => !write,
+            libc::O_WRONLY => write,
+            mode => mode == libc::O_RDWR,
+        }
     }
 
     /// True if the file was opened for writing.
@@ -435,6 +440,11 @@ impl Group {
         if self.ended.compare_exchange(0, reason.mark(), AcqRel, Acquire).is_ok() {
             reason.count();
         }
+    }
+
+    /// Notes the reason why nothing of a file that was just opened is spread. Each of its requests counts the reason.
+    pub fn begins_ended(&self, reason: Reason) {
+        self.ended.store(reason.mark(), Release);
     }
 
     /// The descriptor of the file on a lane other than the opened one.
@@ -650,6 +660,11 @@ pub fn soil(fd: c_int) {
     {
         group.node().soil();
     }
+}
+
+/// The reason why nothing of the open file with this name is spread. Nothing is held, as in [`soil`].
+pub fn why_not(name: Name) -> Option<Reason> {
+    GROUPS_OF_PROCESS.get(name.index as usize)?.ended()
 }
 
 /// True if a write by this descriptor concerns other processes: it is recorded for them, or they may have written the

@@ -43,6 +43,19 @@ pub fn active() -> bool {
     has_pools() && !LEFT.load(Acquire)
 }
 
+static DRY_RUN: AtomicBool = AtomicBool::new(false);
+
+/// Has requests counted, and none spread (`IOTRAP_DRY_RUN=1`).
+pub fn begin_dry_run() {
+    DRY_RUN.store(true, Release);
+}
+
+/// True if nothing is spread: the program wants to know what would be.
+#[inline]
+pub fn is_dry_run() -> bool {
+    DRY_RUN.load(Relaxed)
+}
+
 static LEFT: AtomicBool = AtomicBool::new(false);
 
 /// Leaves the pools for good: files that are opened from now on are none of the library's business.

@@ -3,6 +3,8 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
+use lanes::{advice, environment};
+
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $text:expr,)*) => {
         /// The reason why a file, or one request of it, stays on the lane that the program opened.
@@ -26,32 +28,36 @@ macro_rules! reasons {
 
 reasons! {
     /// Each lane would have a separate page cache.
-    Buffered = "buffered I/O: opened without O_DIRECT",
+    Buffered = advice::BUFFERED,
     /// Only one lane can tell where the file ends.
-    Append = "opened with O_APPEND",
+    Append = advice::APPEND,
     /// Files opened with O_SYNC and the like are spread; files opened in any but a plain way are not.
     Way = "opened in a way that is not spread (O_PATH, O_TMPFILE)",
     /// The write may grow the file.
-    Extends = "a write beyond the known size",
+    Extends = advice::EXTENDS,
+    /// The position belongs to every process that has the open file (docs/decisions/position-stays.md).
+    Position = advice::POSITION,
+    /// The kernel moves the data, on the opened lane.
+    Copied = advice::COPIED,
     /// The read may lie beyond the end of the file.
     BeyondSize = "a read beyond the known size",
     /// The page cache of the opened lane would keep the old data.
-    Cached = "written while it is open without O_DIRECT elsewhere in the program",
+    Cached = advice::CACHED,
     /// The page cache of the opened lane may hold newer data.
     Writer = "somebody in the program writes it through the page cache",
     /// Page caches of other lanes may hold the data from before the write.
     Written = "a buffered read of a file that the program has opened for writing",
     /// Nothing of the file is spread any more, until the program has closed the file altogether.
-    Held = "written through FUSE, whose client may acknowledge what the server does not have (see strict-o-direct)",
+    Held = advice::HELD,
     /// Clients of Gluster keep small files whole, and answer O_DIRECT reads from there (quick-read).
     Small = "on FUSE and of 1 MiB at most: a client may have cached all of it",
     /// Nothing of the file is spread any more, until the program has closed the file altogether.
-    Locked = "locked: a locked file stays on its own lane",
+    Locked = advice::LOCKED,
     /// Nothing of the file is spread any more, until the program has closed the file altogether.
-    Mapped = "mapped into memory",
+    Mapped = advice::MAPPED,
     /// Nothing of the file is spread any more, until the program has closed the file altogether. If stdio has opened
     /// the file only for reading, this holds for the stream alone.
-    Stdio = "handed to stdio",
+    Stdio = advice::STDIO,
     /// Nothing of the file is spread any more, until the program has closed the file altogether.
     Flags = "its flags were changed by fcntl",
     /// The proof of [`crate::state::proof`] failed: the number does not mean the tracked file.
@@ -59,11 +65,11 @@ reasons! {
     /// The library found the descriptor when the file was to be spread, or when the program received it.
     Unseen = "a descriptor that the program was not seen to open (inherited, received, of libc or of io_uring)",
     /// The pool has one lane, or none of its other lanes works.
-    Alone = "no other lane can be used",
+    Alone = advice::ALONE,
     /// Opening the file on the other lanes failed.
-    NotOpened = "it cannot be opened on the other lanes",
+    NotOpened = advice::NOT_OPENED,
     /// The comparison of the file on a lane with the program's file did not prove that they are one.
-    NotSame = "the other lanes have another file of that name, or nothing proves that it is the same",
+    NotSame = advice::NOT_SAME,
     /// The library keeps one table of descriptors for the process. Nothing of the process is spread from then on.
     Divided = "threads with separate tables of descriptors (unshare)",
     /// The library opens the file on that lane once the lane answers.
@@ -109,7 +115,7 @@ reasons! {
     /// A request that succeeds has no completion.
     RingSilent = "an io_uring with requests that have no completion (CQE_SKIP_SUCCESS), or messages of other rings",
     /// Somebody submits requests, or has submitted requests, past the library.
-    RingDrivers = "an io_uring that was entered where no hook sees it (see --raw)",
+    RingDrivers = advice::RING_DRIVERS,
     /// The library has to see a ring from its first request on.
     RingUnknown = "an io_uring that the library has not seen being made, or by a registered or duplicated number",
     /// Only the opened lane can tell how such flags act on the file (RWF_APPEND, for example).
@@ -117,11 +123,13 @@ reasons! {
     /// The kernel refuses the request.
     Forbidden = "a request that the mode of the descriptor forbids",
     /// The client of such a mount gives a write up that its server may carry out later, over newer data.
-    Soft = "a write on soft mounts (mount option hard makes writes spread)",
+    Soft = advice::SOFT,
     /// `--raw` has caught a call. The call may be spread: this reason exists for the statistics.
-    Caught = lanes::environment::CAUGHT,
+    Caught = environment::CAUGHT,
     /// All lanes of the pool are too busy for another request: this reason exists for the statistics.
-    Window = "every lane's window was full",
+    Window = environment::WINDOW,
+    /// A dry run: the request would have left. This reason exists for the statistics.
+    WouldLeave = environment::WOULD_LEAVE,
 }
 
 /// Sets all counts to zero in a forked child: it has met no reason yet.
@@ -140,6 +148,14 @@ impl Reason {
         first
     }
 
+    /// Counts the reason once more, with one locked instruction: for requests that the page cache answers.
+    #[inline]
+    pub fn count_lightly(self) {
+        if !crate::state::stats::count_reason(self) {
+            self.count();
+        }
+    }
+
     /// The number of times that this process has counted the reason.
     pub fn counted(self) -> u64 {
         COUNTS.get(self as usize).map_or(0, |count| count.load(Relaxed))
@@ -153,5 +169,18 @@ impl Reason {
     /// The mark of the reason for an atomic: the reason's number plus one.
     pub fn mark(self) -> u8 {
         self as u8 + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_advice_is_on_a_reason_that_a_board_holds_whole() {
+        for (reason, _) in advice::ALL {
+            assert!(Reason::ALL.iter().any(|known| known.text() == *reason), "{reason}");
+        }
+        assert!(Reason::ALL.len() <= 64 && Reason::ALL.iter().all(|known| known.text().len() <= 104));
     }
 }

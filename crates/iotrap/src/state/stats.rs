@@ -7,9 +7,13 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
-use lanes::{LANES_MAX, State};
+use std::ffi::CString;
+use std::sync::OnceLock;
+
+use lanes::{LANES_MAX, State, advice, environment};
 use live::{Board, BoardKind, Gauge, Op, Row, RowKind};
 
+use crate::abi::own_stack;
 use crate::abi::raw;
 use crate::abi::said;
 use crate::state::lane::{self, Pool};
@@ -78,7 +82,7 @@ pub fn begin() {
     unsafe { (*pointer).write(Made { board, rows, reasons }) };
     STATE.store(READY, Release);
     for (reason, count) in Reason::ALL.iter().map(|reason| (*reason, reason.counted())) {
-        (0..count.min(1000)).for_each(|_| count_reason(reason)); // what happened before
+        (0..count.min(1000)).for_each(|_| _ = count_reason(reason)); // what happened before
     }
 }
 
@@ -107,14 +111,13 @@ pub fn ended(pool: &Pool, lane: usize, op: Op, result: i64, latency_ns: u64) {
     }
 }
 
-/// Counts a reason once more on the board.
+/// Counts a reason once more on the board; false if there is no board.
 #[inline]
-pub fn count_reason(reason: Reason) {
-    if let Some(made) = made()
-        && let Some(Some(counted)) = made.reasons.get(reason as usize)
-    {
-        made.board.count(*counted);
-    }
+pub fn count_reason(reason: Reason) -> bool {
+    let Some(made) = made() else { return false };
+    let Some(Some(counted)) = made.reasons.get(reason as usize) else { return false };
+    made.board.count(*counted);
+    true
 }
 
 /// Says on stderr that a lane has failed or is back.
@@ -150,37 +153,122 @@ pub fn end() {
             }
         }
     }
-    if SUMMARY.load(Relaxed) {
-        summarise(&made.board.snapshot());
+    if SUMMARY.swap(false, AcqRel) {
+        own_stack::run(|| summarise(made));
     }
     made.board.withdraw();
 }
 
 static SUMMARY: AtomicBool = AtomicBool::new(false);
+static SUMMARY_FILE: OnceLock<CString> = OnceLock::new();
 
-/// Asks for a summary at the end of the program (`IOTRAP_STATS=1`).
-pub fn want_summary() {
+/// Asks for a summary at the end of the program, on standard error, or in a file that the summary is added to
+/// (`IOTRAP_STATS`).
+pub fn want_summary(file: Option<CString>) {
+    if let Some(path) = file {
+        let _ = SUMMARY_FILE.set(path); // the library is set up once
+    }
     SUMMARY.store(true, Relaxed);
 }
 
-/// Tells the work of every lane, and the reasons why requests stayed on their own lane. The function allocates: the
-/// program has ended.
-fn summarise(board: &live::Snapshot) {
-    let mut text = String::new();
-    for row in &board.rows {
-        text += &format!("iotrap: {}[{}] pool {}, lane {}:", board.title, board.pid, row.group, row.name);
-        for op in [Op::Read, Op::Write] {
-            let counts = row.op(op);
-            let mean_us = counts.lat_sum_ns as f64 / 1000.0 / counts.ops.max(1) as f64;
-            let (ops, mib, errors) = (counts.ops, counts.bytes as f64 / f64::from(1 << 20), counts.errors);
-            text += &format!(" {} {ops} ops, {mib:.1} MiB, {mean_us:.0} us, {errors} errors;", op.name());
+/// Tells the work of every lane, the reasons why requests stayed on the opened lane, and the change that would spread
+/// most of them. The function allocates nothing: a program may end in a signal handler.
+fn summarise(made: &Made) {
+    let mut room = [0u8; 64];
+    let title = program_name(&mut room);
+    let out = Out::open();
+    for pool in lane::pools() {
+        for (lane, config) in pool.config.lanes.iter().enumerate() {
+            let Some(Some(row)) = made.rows.get(pool.first_row() + lane) else { continue };
+            let mut line = Line::empty();
+            line.push(b"iotrap: ");
+            line.push(title.as_bytes());
+            line.push(b"[");
+            line.number(raw::pid().into());
+            line.push(b"] pool ");
+            line.push(pool.config.name.as_bytes());
+            line.push(b", lane ");
+            line.push(config.path.as_os_str().as_encoded_bytes());
+            line.push(b":");
+            let counters = made.board.counters(*row);
+            for op in [Op::Read, Op::Write] {
+                let sums = counters.sums(op);
+                let tenths_of_mib = sums.bytes.saturating_mul(10) >> 20;
+                line.push(b" ");
+                line.push(op.name().as_bytes());
+                line.push(b" ");
+                line.number(sums.ops);
+                line.push(b" ops, ");
+                line.number(tenths_of_mib / 10);
+                line.push(b".");
+                line.number(tenths_of_mib % 10);
+                line.push(b" MiB, ");
+                line.number(sums.lat_sum_ns / sums.ops.max(1) / 1000);
+                line.push(b" us, ");
+                line.number(sums.errors);
+                line.push(b" errors;");
+            }
+            line.push(b" out of service ");
+            line.number(counters.get(Gauge::Losses));
+            line.push(b" times\n");
+            out.line(&line);
         }
-        text += &format!(" {}, out of service {} times\n", row.state().name(), row.gauge(Gauge::Losses));
     }
-    for reason in board.reasons.iter().filter(|reason| reason.count > 0) {
-        text += &format!("iotrap: {} times on its own lane: {}\n", reason.count, reason.text);
+    let count = |reason: Reason| {
+        let counted = made.reasons.get(reason as usize).copied().flatten();
+        counted.map_or(0, |counted| made.board.counted(counted))
+    };
+    let mut most = None;
+    for &reason in Reason::ALL.iter().filter(|reason| count(**reason) > 0) {
+        let mut line = Line::empty();
+        line.push(b"iotrap: ");
+        line.number(count(reason));
+        let stays = environment::is_reason(reason.text());
+        line.push(if stays { b" times on its own lane: " } else { b" times: " });
+        line.push(reason.text().as_bytes());
+        line.push(b"\n");
+        out.line(&line);
+        if stays && most.is_none_or(|most| count(most) < count(reason)) {
+            most = Some(reason);
+        }
     }
-    said::line(text.as_bytes());
+    if let Some(change) = most.and_then(|reason| advice::on(reason.text())) {
+        let mut line = Line::empty();
+        line.push(b"iotrap: most would spread with: ");
+        line.push(change.as_bytes());
+        line.push(b"\n");
+        out.line(&line);
+    }
+    out.close();
+}
+
+type Line = raw::Digits<1024>;
+
+/// The place of the summary.
+enum Out {
+    StandardError,
+    File(core::ffi::c_int),
+}
+
+impl Out {
+    /// The file that the user has named; standard error if there is none or it cannot be opened.
+    fn open() -> Out {
+        let file = SUMMARY_FILE.get().and_then(|path| raw::open_to_add(path).ok());
+        file.map_or(Out::StandardError, Out::File)
+    }
+
+    fn line(&self, line: &Line) {
+        match self {
+            Out::StandardError => said::line(line.as_bytes()),
+            Out::File(fd) => _ = raw::tell(*fd, line.as_bytes()),
+        }
+    }
+
+    fn close(self) {
+        if let Out::File(fd) = self {
+            let _ = raw::close(fd);
+        }
+    }
 }
 
 /// The name that the program has (/proc/self/comm).

@@ -9,7 +9,10 @@
 #include <liburing.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
+#include <linux/openat2.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/vfs.h>
 
 enum { FILES = 4, SLOTS = 12, ARENA = 2 << 20, MOST_VECTORS = 5 };
 
@@ -118,6 +121,19 @@ static off_t some_offset(void)
 	}
 }
 
+/* Lengths of writes have to be whole sectors: of a longer one that O_DIRECT refuses, a disk's file system writes as many
+ * extents as fit, and the extents are those that the allocator has found. */
+static int is_written_whole(int fd)
+{
+	struct statfs of;
+	return fstatfs(fd, &of) == 0 && of.f_type != 0x01021994 /* tmpfs */;
+}
+
+static size_t length_to_write(int fd, size_t length)
+{
+	return length > 512 && is_written_whole(fd) ? length / 512 * 512 : length;
+}
+
 /* Memory for a transfer of this length: mostly all of it is there. */
 static char *some_memory(size_t length)
 {
@@ -151,6 +167,13 @@ static int some_vectors(void)
 		vectors[at] = (struct iovec){memory, length};
 	}
 	return count;
+}
+
+/* The list for a write. */
+static void vectors_to_write(int fd)
+{
+	for (int at = 0; at < MOST_VECTORS; at++)
+		vectors[at].iov_len = length_to_write(fd, vectors[at].iov_len < 512 ? BLOCK : vectors[at].iov_len);
 }
 
 static const struct iovec *place_of_vectors(void)
@@ -225,10 +248,11 @@ static void keep(int fd)
 
 /* ---- calls ---- */
 
-static int is_pipe(int fd)
+/* True for a pipe and an eventfd: without O_NONBLOCK, and by a ring, their readers wait for ever. */
+static int waits(int fd)
 {
 	struct stat status;
-	return fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);
+	return fstat(fd, &status) == 0 && (S_ISFIFO(status.st_mode) || (status.st_mode & S_IFMT) == 0);
 }
 
 static void opens(void)
@@ -302,7 +326,7 @@ static void reads(void)
 static void writes(void)
 {
 	int fd = some_fd();
-	size_t length = some_length();
+	size_t length = length_to_write(fd, some_length());
 	char *memory = some_memory(length);
 	off_t offset = some_offset();
 	if (offset > (4L << 20) && below(20))
@@ -320,8 +344,11 @@ static void vectored(void)
 	int fd = some_fd(), count = some_vectors();
 	off_t offset = some_offset();
 	const struct iovec *list = place_of_vectors();
-	int flags = below(3) ? 0 : ONE_OF(RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_APPEND, 1 << 20, -1, RWF_HIPRI | RWF_DSYNC);
-	switch (below(8)) {
+	int flags = below(3) ? 0 : ONE_OF(RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_APPEND, 0x20 /* NOAPPEND */, 0x40 /* ATOMIC */, 1 << 20, -1, RWF_HIPRI | RWF_DSYNC);
+	int way = below(8);
+	if (way >= 4)
+		vectors_to_write(fd);
+	switch (way) {
 	case 0: tell_vectors("readv", readv(fd, list, count)); break;
 	case 1: tell_vectors("preadv", preadv(fd, list, count, offset)); break;
 	case 2: tell_vectors("preadv2", preadv2(fd, list, count, offset, flags)); break;
@@ -337,8 +364,12 @@ static void seeks(void)
 {
 	int fd = some_fd();
 	off_t offset = some_offset();
-	/* SEEK_DATA and SEEK_HOLE depend on what the page cache holds of allocated space. */
-	tell("lseek", lseek(fd, offset, ONE_OF(SEEK_SET, SEEK_CUR, SEEK_END, 9)));
+	int whence = ONE_OF(SEEK_SET, SEEK_CUR, SEEK_END, SEEK_DATA, SEEK_HOLE, 9);
+	/* On a disk, data and holes depend on what the page cache holds of allocated space. */
+	struct statfs of;
+	if ((whence == SEEK_DATA || whence == SEEK_HOLE) && (fstatfs(fd, &of) != 0 || of.f_type != 0x01021994 /* tmpfs */))
+		whence = SEEK_SET;
+	tell("lseek", lseek(fd, offset, whence));
 }
 
 static void resizes(void)
@@ -400,8 +431,7 @@ static void controls(void)
 	case 0:
 	case 1: tell("getfl", fcntl(fd, F_GETFL)); break;
 	case 2:
-		/* A pipe that blocks would hold the program up for ever. */
-		if (fd > 2 && !is_pipe(fd))
+		if (fd > 2 && !waits(fd))
 			tell("setfl", fcntl(fd, F_SETFL, ONE_OF(0, O_DIRECT, O_APPEND, O_NONBLOCK, O_DIRECT | O_APPEND, -1)));
 		break;
 	case 3: tell("getfd", fcntl(fd, F_GETFD)); break;
@@ -447,10 +477,21 @@ static void copies(void)
 static void names_change(void)
 {
 	const char *one = at(below(4), name_of(below(FILES))), *other = at(below(4), name_of(below(FILES)));
-	switch (below(8)) {
+	switch (below(12)) {
 	case 0: tell("rename", rename(one, other)); break;
 	case 1: tell("unlink", unlink(one)); break;
 	case 2: tell("link", link(one, other)); break;
+	case 3: {
+		int from = some_fd();
+		tell("linkat", linkat(from, "", AT_FDCWD, other, AT_EMPTY_PATH | ONE_OF(0, 0, 1)));
+		break;
+	}
+	case 4: {
+		unsigned flags = ONE_OF(0U, (unsigned)RENAME_NOREPLACE, (unsigned)RENAME_EXCHANGE, 3U, 99U);
+		tell("renameat2", renameat2(AT_FDCWD, below(9) ? one : (char *)8, AT_FDCWD, other, flags));
+		break;
+	}
+	case 5: tell("unlinkat", unlinkat(some_fd(), one, ONE_OF(0, AT_REMOVEDIR, 99))); break;
 	default: tell("access", access(one, F_OK)); break;
 	}
 }
@@ -479,6 +520,16 @@ static void maps(void)
 	mapped = place == MAP_FAILED ? NULL : place;
 }
 
+/* The work that an io_uring leaves to the thread ends waits of the kernel early (EINTR). */
+static void fetch(long count, struct io_event *events)
+{
+	for (long got = 0; got < count;) {
+		int more = io_getevents(context, 1, count - got, events + got, NULL);
+		CHECK(more > 0 || more == -EINTR);
+		got += more > 0 ? more : 0;
+	}
+}
+
 static void by_libaio(void)
 {
 	enum { BATCH = 3 };
@@ -498,12 +549,13 @@ static void by_libaio(void)
 		memset(&iocbs[at], 0, sizeof iocbs[at]);
 		if (count > 1 && length > (512 << 10))
 			length = BLOCK;
+		int fd = some_fd();
 		if (write)
-			io_prep_pwrite(&iocbs[at], some_fd(), memory, length, offset);
+			io_prep_pwrite(&iocbs[at], fd, memory, length_to_write(fd, length), offset);
 		else
-			io_prep_pread(&iocbs[at], some_fd(), memory, length, offset);
+			io_prep_pread(&iocbs[at], fd, memory, length, offset);
 		if (sync_) {
-			int fd = some_fd();
+			fd = some_fd();
 			if (below(2))
 				io_prep_fsync(&iocbs[at], fd);
 			else
@@ -527,7 +579,7 @@ static void by_libaio(void)
 	if (result <= 0)
 		return;
 	long long results[BATCH] = {0};
-	CHECK_IS(io_getevents(context, result, result, events, NULL), result);
+	fetch(result, events);
 	for (long at = 0; at < result; at++)
 		results[(intptr_t)events[at].data - 1] = (long long)events[at].res;
 	for (long at = 0; at < result; at++) {
@@ -544,6 +596,8 @@ static void by_aio(void)
 	struct aiocb cb = {.aio_fildes = some_fd(), .aio_buf = arena, .aio_nbytes = length, .aio_offset = some_offset() & 0xfffff};
 	const struct aiocb *list[1] = {&cb};
 	int write = below(2);
+	if (write)
+		cb.aio_nbytes = length_to_write(cb.aio_fildes, cb.aio_nbytes);
 	paint();
 	int begun = write ? aio_write(&cb) : aio_read(&cb);
 	if (begun != 0) {
@@ -559,7 +613,7 @@ static void by_aio(void)
 static void by_ring(void)
 {
 	int fd = some_fd();
-	if (!has_ring || is_pipe(fd)) /* a ring waits for a pipe, whatever its flags */
+	if (!has_ring || waits(fd))
 		return;
 	int count = some_vectors();
 	size_t length = some_length();
@@ -569,6 +623,10 @@ static void by_ring(void)
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
 	struct io_uring_cqe *cqe;
 	int kind = below(9), reads_ = kind <= 2;
+	if (!reads_) {
+		length = length_to_write(fd, length);
+		vectors_to_write(fd);
+	}
 	switch (kind) {
 	case 0:
 	case 1: io_uring_prep_read(sqe, fd, memory, (unsigned)length, (unsigned long long)offset); break;
@@ -598,9 +656,272 @@ static void by_ring(void)
 		tell("ring", result);
 }
 
+/* openat2, paths through /proc, and handles. */
+static void opens_otherwise(void)
+{
+	struct open_how how = {.flags = (uint64_t)(ONE_OF(O_RDONLY, O_RDWR, O_RDWR) | ONE_OF(0, O_DIRECT, O_DIRECT, O_APPEND))};
+	char path[64];
+	if (below(8) == 0)
+		how.flags |= ONE_OF(1UL << 40, (unsigned long)O_PATH, (unsigned long)O_TRUNC);
+	if (below(8) == 0)
+		how.resolve = ONE_OF((uint64_t)RESOLVE_NO_XDEV, (uint64_t)RESOLVE_BENEATH, (uint64_t)RESOLVE_NO_SYMLINKS, (uint64_t)RESOLVE_CACHED, 1UL << 40);
+	/* A pipe would be a second end of it, and a descriptor of the file may have no name any more. */
+	snprintf(path, sizeof path, "/proc/self/fd/%d", slots[below(4)]);
+	struct stat status;
+	int again = stat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink > 0;
+	const char *name = again && below(2) ? path : some_path();
+	void *at_ = below(12) ? (void *)&how : ONE_OF((void *)8, NULL, (void *)unmapped);
+	size_t size = below(12) ? sizeof how : ONE_OF(0UL, 8UL, sizeof how + 8, 1UL << 20);
+	int fd;
+	if (below(2)) {
+		/* The bytes behind the structure are not zero in each run. */
+		if (size == sizeof how + 8)
+			size = sizeof how;
+		fd = (int)syscall(SYS_openat2, AT_FDCWD, name, at_, size);
+	} else {
+		fd = open(name, (int)how.flags & (O_ACCMODE | O_DIRECT));
+	}
+	tell("open otherwise", fd);
+	keep(fd);
+}
+
+static void closes_a_range(void)
+{
+	unsigned first = (unsigned)ONE_OF(slots[below(SLOTS)], 20 + below(8), 20 + below(8)), last = first + (unsigned)below(3);
+	if (first <= 2 || (int)first < 0)
+		return;
+	/* The ring and the library's numbers are not the program's to close. */
+	if (has_ring && first <= (unsigned)ring.ring_fd && last >= (unsigned)ring.ring_fd)
+		return;
+	int flags = below(6) ? 0 : ONE_OF(CLOSE_RANGE_CLOEXEC, 99);
+	switch (below(4)) {
+	case 0: tell("close_range", syscall(SYS_close_range, first, last, flags)); break;
+	case 1: tell("close_range", close_range(last + 1, first, flags)); break;
+	default: tell("close_range", close_range(first, last, flags));
+	}
+}
+
+/* statx of a name, with flags and places that may be wrong. */
+static void statuses_by_name(void)
+{
+	struct statx more;
+	const char *path = some_path();
+	int flags = ONE_OF(0, AT_STATX_FORCE_SYNC, AT_STATX_DONT_SYNC, AT_SYMLINK_NOFOLLOW, 1 << 30);
+	unsigned mask = ONE_OF((unsigned)STATX_BASIC_STATS, (unsigned)STATX_ALL, (unsigned)STATX_SIZE, 1U << 31);
+	void *place = below(10) ? (void *)&more : ONE_OF((void *)8, (void *)unmapped);
+	long result = syscall(SYS_statx, AT_FDCWD, path, flags, mask, place);
+	tell("statx of a name", result < 0 ? result : S_ISREG(more.stx_mode) ? (long)more.stx_size : 0);
+}
+
+/* Requests of libaio that are not plain, and calls on its contexts. */
+static void by_other_libaio(void)
+{
+	struct iocb iocb, *list = &iocb;
+	struct io_event event;
+	struct timespec none = {0, below(12) ? 0 : 2000000000};
+	int fd = some_fd(), kind = below(9), count = below(5) ? 2 : some_vectors();
+	if (waits(fd))
+		return;
+	paint();
+	some_vectors();
+	if (kind == 1)
+		vectors_to_write(fd);
+	memset(&iocb, 0, sizeof iocb);
+	off_t offset = some_offset() & 0xfffff;
+	switch (kind) {
+	case 0: io_prep_preadv(&iocb, fd, place_of_vectors(), count, offset); break;
+	case 1: io_prep_pwritev(&iocb, fd, place_of_vectors(), count, offset); break;
+	case 2: io_prep_pread(&iocb, fd, arena, BLOCK, offset); break;
+	case 3: io_prep_pwrite(&iocb, fd, arena, BLOCK, offset); break;
+	case 4: tell("io_getevents", syscall(SYS_io_getevents, ONE_OF((unsigned long)context, 8UL), ONE_OF(0L, 0L, -1L, 2L), 1L, (long)ONE_OF((char *)&event, (char *)8), &none)); return;
+	case 5: tell("io_getevents", io_getevents(context, 0, ONE_OF(0, 1, -1), &event, &none)); return;
+	case 6: tell("io_cancel", io_cancel(context, ONE_OF(&iocb, (struct iocb *)8), &event)); return;
+	case 7: tell("io_destroy", syscall(SYS_io_destroy, ONE_OF(8UL, (unsigned long)arena))); return;
+	default: tell("io_submit", syscall(SYS_io_submit, context, ONE_OF(0L, -1L), (long)ONE_OF((char *)&list, (char *)8))); return;
+	}
+	if (below(3) == 0)
+		io_set_eventfd(&iocb, some_fd());
+	if (below(12) == 0)
+		iocb.aio_reqprio = (short)ONE_OF(1, -1);
+	if (below(8) == 0)
+		iocb.aio_rw_flags = ONE_OF(RWF_APPEND, RWF_SYNC, -1);
+	long result = io_submit(context, 1, &list);
+	tell("io_submit", result);
+	if (result != 1)
+		return;
+	fetch(1, &event);
+	CHECK(event.obj == &iocb);
+	errno = (long)event.res < 0 ? -(int)event.res : 0;
+	if (kind == 0)
+		tell_vectors("event", (long)event.res);
+	else
+		tell_read("event", arena, (long)event.res);
+}
+
+/* A list of POSIX aio. */
+static void by_list(void)
+{
+	enum { BATCH = 3 };
+	struct aiocb cbs[BATCH], *list[BATCH];
+	int count = 1 + below(BATCH), write = below(2);
+	paint();
+	for (int at = 0; at < count; at++) {
+		cbs[at] = (struct aiocb){.aio_fildes = slots[below(4)], .aio_buf = arena + (size_t)at * (600 << 10), .aio_nbytes = (size_t)(1 + below(4)) * BLOCK,
+		                         .aio_offset = (off_t)below(16) * BLOCK, .aio_lio_opcode = write ? LIO_WRITE : LIO_READ};
+		if (below(12) == 0)
+			cbs[at].aio_lio_opcode = ONE_OF(LIO_NOP, 99);
+		list[at] = below(12) ? &cbs[at] : NULL;
+	}
+	int listed = lio_listio(LIO_WAIT, list, count, NULL);
+	if (listed == 0 || errno != EINTR)
+		tell("lio_listio", listed);
+	for (int at = 0; at < count; at++) {
+		if (list[at] == NULL || cbs[at].aio_lio_opcode == LIO_NOP || cbs[at].aio_lio_opcode == 99)
+			continue;
+		while (aio_error(&cbs[at]) == EINPROGRESS)
+			aio_suspend((const struct aiocb *[]){&cbs[at]}, 1, NULL);
+		errno = aio_error(&cbs[at]);
+		tell_read("of the list", (void *)cbs[at].aio_buf, aio_return(&cbs[at]));
+	}
+}
+
+/* A ring that the program drives by syscall(2) alone; it is made for one chain of requests. */
+static void by_bare_ring(void)
+{
+	struct io_uring_params params = {0};
+	int ring_ = (int)syscall(SYS_io_uring_setup, below(20) ? 4 : ONE_OF(0, 1 << 30), &params);
+	tell("io_uring_setup", ring_ < 0 ? ring_ : 0);
+	if (ring_ < 0)
+		return;
+	size_t sq = params.sq_off.array + params.sq_entries * 4, cq = params.cq_off.cqes + params.cq_entries * sizeof(struct io_uring_cqe);
+	size_t bytes = sq > cq ? sq : cq;
+	char *rings = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring_, IORING_OFF_SQ_RING);
+	struct io_uring_sqe *sqes = mmap(NULL, params.sq_entries * sizeof *sqes, PROT_READ | PROT_WRITE, MAP_SHARED, ring_, IORING_OFF_SQES);
+	CHECK(rings != MAP_FAILED && (void *)sqes != MAP_FAILED);
+	int count = 1 + below(3), linked = below(2), write = below(2), registers = below(3) == 0, file = slots[below(4)];
+	if (registers)
+		registers = !waits(file) && syscall(SYS_io_uring_register, ring_, IORING_REGISTER_FILES, &file, below(20) ? 1 : 30000000) == 0;
+	paint();
+	for (int at = 0; at < count; at++) {
+		struct io_uring_sqe *sqe = &sqes[at];
+		int fd = slots[below(4)];
+		if (waits(fd))
+			fd = -1;
+		memset(sqe, 0, sizeof *sqe);
+		sqe->opcode = (uint8_t)(write ? IORING_OP_WRITE : IORING_OP_READ);
+		sqe->fd = fd;
+		sqe->addr = (uintptr_t)(below(20) ? arena + (size_t)at * (600 << 10) : unmapped);
+		sqe->len = (unsigned)(1 + below(3)) * BLOCK;
+		sqe->off = (unsigned long long)below(14) * BLOCK;
+		sqe->user_data = (unsigned long long)at;
+		sqe->flags = (uint8_t)(linked ? IOSQE_IO_LINK : 0);
+		if (registers) {
+			sqe->flags |= IOSQE_FIXED_FILE;
+			sqe->fd = below(6) ? 0 : 1;
+		}
+		if (below(30) == 0)
+			sqe->opcode = (uint8_t)ONE_OF(IORING_OP_NOP, IORING_OP_FSYNC, 200);
+		if (sqe->opcode != IORING_OP_READ && sqe->opcode != IORING_OP_WRITE)
+			sqe->addr = sqe->len = 0, sqe->off = 0;
+		((unsigned *)(rings + params.sq_off.array))[at] = (unsigned)at;
+	}
+	__atomic_store_n((unsigned *)(rings + params.sq_off.tail), (unsigned)count, __ATOMIC_RELEASE);
+	long result = syscall(SYS_io_uring_enter, ring_, count, count, IORING_ENTER_GETEVENTS, NULL, 0L);
+	tell("io_uring_enter", result);
+	/* A chain that is refused ends the submission early: what was taken completes. */
+	unsigned found = __atomic_load_n((unsigned *)(rings + params.cq_off.tail), __ATOMIC_ACQUIRE);
+	for (int at = 0; at < count; at++)
+		for (unsigned place = 0; place < found; place++) {
+			struct io_uring_cqe *cqe = (struct io_uring_cqe *)(rings + params.cq_off.cqes) + place;
+			if (cqe->user_data != (unsigned long long)at)
+				continue;
+			errno = cqe->res < 0 ? -cqe->res : 0;
+			tell_read("of the ring", arena + (size_t)at * (600 << 10), cqe->res);
+		}
+	CHECK_IS(munmap(rings, bytes), 0);
+	CHECK_IS(munmap(sqes, params.sq_entries * sizeof *sqes), 0);
+	tell("close", close(ring_));
+}
+
+/* stdio on a duplicate, with a buffer of its own. */
+static void by_stdio(void)
+{
+	int fd = dup(slots[below(4)]);
+	if (fd < 0)
+		return;
+	FILE *stream = fdopen(fd, ONE_OF((const char *)"r", "r+", "w", "a", "nonsense"));
+	tell("fdopen", stream == NULL ? -1 : 0);
+	if (stream == NULL) {
+		close(fd);
+		return;
+	}
+	static char room[4 * BLOCK] __attribute__((aligned(4096)));
+	setvbuf(stream, room, _IOFBF, BLOCK);
+	errno = 0;
+	if (below(2))
+		tell_read("fread", arena, (long long)fread(arena, 1, (size_t)below(3 * BLOCK), stream));
+	else
+		tell("fwrite", (long long)fwrite(arena, 1, (size_t)below(3) * BLOCK, stream));
+	tell("fseek", fseek(stream, (long)below(8) * BLOCK, ONE_OF(SEEK_SET, SEEK_CUR, SEEK_END)));
+	tell("fclose", fclose(stream));
+}
+
+/* A descriptor that goes through a socket. */
+static void by_socket(void)
+{
+	int pair[2], fd = some_fd(), got = -1;
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec byte = {"x", 1};
+	struct msghdr message = {.msg_iov = &byte, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+	CHECK_IS(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	control.header.cmsg_len = CMSG_LEN(sizeof fd);
+	control.header.cmsg_level = SOL_SOCKET;
+	control.header.cmsg_type = SCM_RIGHTS;
+	memcpy(CMSG_DATA(&control.header), &fd, sizeof fd);
+	long sent = sendmsg(pair[0], &message, 0);
+	tell("sendmsg", sent);
+	if (sent == 1) {
+		char into;
+		struct iovec place = {&into, 1};
+		message = (struct msghdr){.msg_iov = &place, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+		tell("recvmsg", recvmsg(pair[1], below(10) ? &message : (struct msghdr *)8, MSG_DONTWAIT));
+		if (message.msg_controllen == CMSG_LEN(sizeof got) || message.msg_controllen == sizeof control)
+			memcpy(&got, CMSG_DATA(&control.header), sizeof got);
+		if (got == fd) /* nothing was received */
+			got = -1;
+	}
+	CHECK_IS(close(pair[0]), 0);
+	CHECK_IS(close(pair[1]), 0);
+	tell("received", got);
+	keep(got);
+}
+
+/* A child that uses the files it has inherited. */
+static void by_child(void)
+{
+	fflush(stdout);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		for (int times = 1 + below(3); times > 0; times--)
+			ONE_OF(&reads, &writes, &vectored, &syncs, &resizes, &seeks, &duplicates)();
+		fflush(stdout);
+		_exit(0);
+	}
+	int status;
+	CHECK_IS(waitpid(child, &status, 0), child);
+	tell("child", status);
+	/* The child has drawn numbers that the parent has not. */
+	drawn();
+}
+
 static void (*const CALLS[])(void) = {
 	opens, opens, reads, reads, reads, writes, writes, writes, vectored, vectored, by_libaio, by_libaio, by_ring, by_ring,
 	by_aio, duplicates, closes, seeks, resizes, syncs, statuses, controls, copies, names_change, maps,
+	opens_otherwise, closes_a_range, statuses_by_name, by_other_libaio, by_list, by_bare_ring, by_stdio, by_socket, by_child,
 };
 
 /* ---- programs ---- */
@@ -665,6 +986,7 @@ static void program(int calls)
 	slots[7] = memfd_create("calls", 0);
 	slots[8] = open(at(0, "."), O_RDONLY);
 	slots[9] = open(at(0, name_of(1)), O_RDONLY);
+	slots[10] = eventfd(0, EFD_NONBLOCK);
 	for (number = 0; number < calls; number++) {
 		errno = 0;
 		CALLS[below(sizeof CALLS / sizeof *CALLS)]();

@@ -738,6 +738,112 @@ static void step_submitted(void)
 	HOLDS(unlink(path), 0);
 }
 
+/* ---- appends, syncs at one time, addresses that lead nowhere ---- */
+
+/* Appends by one of the interfaces that ask for the end of the file. */
+static long append(int way, int fd, const char *from, long bytes)
+{
+	struct iovec vector = {(void *)from, (size_t)bytes};
+	struct stat status;
+	switch (way) {
+	case 0: return pwritev2(fd, &vector, 1, 0, RWF_APPEND);
+	case 1: return lseek(fd, 0, SEEK_END) < 0 ? -1 : write(fd, from, (size_t)bytes);
+	case 2: return lseek(fd, 0, SEEK_END) < 0 ? -1 : writev(fd, &vector, 1);
+	case 3: return fstat(fd, &status) != 0 ? -1 : pwrite(fd, from, (size_t)bytes, status.st_size);
+	case 4: {
+		struct iocb iocb, *list = &iocb;
+		struct io_event event;
+		io_context_t own_context = 0;
+		io_prep_pwrite(&iocb, fd, (void *)from, (size_t)bytes, 0);
+		iocb.aio_rw_flags = RWF_APPEND;
+		HOLDS(io_setup(1, &own_context), 0);
+		HOLDS(io_submit(own_context, 1, &list), 1);
+		HOLDS(io_getevents(own_context, 1, 1, &event, NULL), 1);
+		HOLDS(io_destroy(own_context), 0);
+		return (long)event.res;
+	}
+	default:
+		if (!has_own_ring())
+			return pwritev2(fd, &vector, 1, 0, RWF_APPEND);
+		return of_own_ring(&(struct io_uring_sqe){.opcode = IORING_OP_WRITE, .fd = fd, .addr = (uintptr_t)from, .len = (unsigned)bytes, .rw_flags = RWF_APPEND}, 0);
+	}
+}
+
+/* A write of libaio that extends the file is submitted, and a record is appended before anybody has fetched its event. */
+static void step_append(void)
+{
+	int at = any_slot(1), way = below(6);
+	long first = 1 + below(BLOCK), second = 1 + below(BLOCK);
+	if (at < 0 || !slots[at].writes || slots[at].direct)
+		return;
+	struct file *file = &model->files[slots[at].file];
+	if (file->size + first + second > MOST)
+		return;
+	SAY("append to %d behind a submitted write, way %d: %ld and %ld at %ld", at, way, first, second, file->size);
+	struct iocb iocb, *list = &iocb;
+	struct io_event event;
+	memset(buffer, 1 + below(60), first);
+	memset(buffer + first, 61 + below(60), second);
+	memcpy(file->bytes + file->size, buffer, first + second);
+	io_prep_pwrite(&iocb, slots[at].fd, buffer, first, file->size);
+	HOLDS(io_submit(context, 1, &list), 1);
+	HOLDS(append(way, slots[at].fd, buffer + first, second), second);
+	HOLDS(io_getevents(context, 1, 1, &event, NULL), 1);
+	HOLDS((long)event.res, first);
+	long from = file->size;
+	file->size += first + second;
+	met_by_all(at, from, first + second);
+}
+
+static void *syncs_it(void *argument)
+{
+	int fd = *(int *)argument;
+	HOLDS(below(2) ? fsync(fd) : fdatasync(fd), 0);
+	return NULL;
+}
+
+static void step_syncs(void)
+{
+	int at = any_slot(1);
+	pthread_t threads[2];
+	if (at < 0)
+		return;
+	step_transfer();
+	SAY("two syncs of %d at one time", at);
+	for (int which = 0; which < 2; which++)
+		HOLDS(pthread_create(&threads[which], NULL, syncs_it, &slots[at].fd), 0);
+	for (int which = 0; which < 2; which++)
+		HOLDS(pthread_join(threads[which], NULL), 0);
+}
+
+/* The file keeps its bytes. */
+static void step_invalid(void)
+{
+	int at = any_slot(1), way = below(6);
+	if (at < 0)
+		return;
+	struct slot *slot = &slots[at];
+	char *nowhere = (char *)0x500000000000;
+	struct iovec vectors[2] = {{buffer, BLOCK}, {nowhere, BLOCK}}, one = {nowhere, BLOCK};
+	if (model->files[slot->file].size < 2 * BLOCK)
+		return;
+	SAY("addresses of no memory, %d, way %d", at, way);
+	errno = 0;
+	switch (way) {
+	case 0: HOLDS(pread(slot->fd, nowhere, BLOCK, 0), -1); break;
+	case 1: HOLDS(preadv(slot->fd, &one, 1, 0), -1); break;
+	case 2: HOLDS(preadv(slot->fd, (struct iovec *)nowhere, 2, 0), -1); break;
+	case 3: HOLDS(preadv2(slot->fd, vectors + 1, 1, BLOCK, 0), -1); break;
+	case 4: HOLDS(pwrite(slot->fd, nowhere, BLOCK, 0), -1); break;
+	default: HOLDS(pwritev(slot->fd, &one, 1, BLOCK), -1);
+	}
+	HOLDS(errno, way > 3 && !slot->writes ? EBADF : EFAULT);
+	HOLDS(pread(slot->fd, buffer, BLOCK, -BLOCK), -1);
+	HOLDS(errno, EINVAL);
+	HOLDS(syscall(SYS_preadv, slot->fd, vectors, -1L, 0L, 0L), -1);
+	HOLDS(errno, EINVAL);
+}
+
 static void step(uint64_t seed, int number)
 {
 	state = seed * 1000003 + (uint64_t)number * 7919;
@@ -747,6 +853,15 @@ static void step(uint64_t seed, int number)
 		case 0: step_map(); break;
 		case 1: step_close(); break;
 		default: step_memory();
+		}
+		return;
+	}
+	if (seed % 5 == 1 && below(4) == 0) { /* a program that appends, and that makes errors */
+		switch (below(4)) {
+		case 0:
+		case 1: step_append(); break;
+		case 2: registers ? step_invalid() : step_syncs(); break;
+		default: step_invalid();
 		}
 		return;
 	}

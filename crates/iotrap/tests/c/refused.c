@@ -37,7 +37,8 @@ static void tell_content(const char *path)
 static void by_the_mode(const char *path)
 {
 	int reads = open(path, O_RDONLY | O_DIRECT), writes = open(path, O_WRONLY | O_DIRECT);
-	CHECK(reads >= 0 && writes >= 0);
+	int neither = open(path, O_ACCMODE | O_DIRECT);
+	CHECK(reads >= 0 && writes >= 0 && neither >= 0);
 	io_context_t aio = 0;
 	CHECK_IS(io_setup(8, &aio), 0);
 	for (int number = 0; number < 8; number++) {
@@ -51,6 +52,15 @@ static void by_the_mode(const char *path)
 		tell("a read of what is written", pread(writes, buffer, BLOCK, at));
 		io_prep_pwrite(&iocb, reads, buffer, BLOCK, at);
 		printf("by libaio: %d\n", io_submit(aio, 1, &one));
+		tell("a read of neither", pread(neither, buffer, BLOCK, at));
+		tell("a write to neither", pwrite(neither, buffer, BLOCK, at));
+		io_prep_pread(&iocb, neither, buffer, BLOCK, at);
+		printf("neither, by libaio: %d\n", io_submit(aio, 1, &one));
+		io_prep_pread(&iocb, reads, buffer, BLOCK, at);
+		io_set_eventfd(&iocb, 9999);
+		printf("told to no eventfd: %d\n", io_submit(aio, 1, &one));
+		io_set_eventfd(&iocb, writes);
+		printf("told to a file: %d\n", io_submit(aio, 1, &one));
 	}
 	CHECK_IS(io_destroy(aio), 0);
 }

@@ -30,7 +30,9 @@ fn said(volume: &Volume, ways: Option<&[&str]>, first: u32, seeds: u32) -> Strin
         None => volume.plain(program(), &arguments),
         Some(_) => volume.trapped(program(), &arguments),
     };
-    text(&succeed(command.envs(ways.unwrap_or_default().iter().map(|name| (name, "1")))).stdout)
+    let output = succeed(command.envs(ways.unwrap_or_default().iter().map(|name| (name, "1"))));
+    assert!(output.stderr.is_empty(), "{ways:?}, from seed {first}: {}", text(&output.stderr));
+    text(&output.stdout)
 }
 
 /// The lines of one seed.

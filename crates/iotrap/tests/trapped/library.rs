@@ -75,9 +75,50 @@ fn calls_are_traced_and_lanes_summed_up() {
     let said = text(&succeed(command.env("IOTRAP_TRACE", "1").env("IOTRAP_STATS", "1")).stderr);
     assert_eq!(said.lines().filter(|line| line.starts_with("iotrap: pread(")).count(), 256);
     assert!(said.contains("buffered I/O"), "why not is said when a file is opened: {said}");
+    let opened = format!(", {}/file, lanes ", volume.path("lane0").display());
+    assert!(said.lines().any(|line| line.starts_with("iotrap: open(") && line.contains(&opened)), "{said}");
+    for lane in 0..4 {
+        let lane = format!(", {})", volume.path(&format!("lane{lane}")).display());
+        let chosen = said.lines().filter(|line| line.starts_with("iotrap: lane(") && line.ends_with(&lane));
+        assert!(chosen.count() > 0, "a request goes to each lane: {lane} {said}");
+    }
     let summed: Vec<&str> = said.lines().filter(|line| line.contains(" pool p, lane ")).collect();
     assert_eq!(summed.len(), 4, "{said}");
     assert!(summed.iter().all(|line| line.contains("MiB") && line.contains("0 errors")), "{summed:?}");
+}
+
+/// Each request that stays counts once, also in a program that has closed standard error and leaves by _exit(2).
+#[test]
+fn requests_that_stay_are_counted_one_by_one() {
+    if skipped() {
+        return;
+    }
+    let script = "import mmap, os
+room = mmap.mmap(-1, 4096)
+buffered = os.open('file', os.O_RDWR)
+for at in range(5): os.read(buffered, 10), os.pread(buffered, 10, at)
+os.readv(buffered, [room]); os.write(buffered, b'x'); os.writev(buffered, [b'x']); os.pwrite(buffered, b'x', 0)
+direct = os.open('file', os.O_RDONLY | os.O_DIRECT)
+for at in range(7): os.lseek(direct, 0, 0), os.readv(direct, [room])
+os.sendfile(os.open('other', os.O_WRONLY | os.O_CREAT), direct, 0, 4096)
+os.close(2); os._exit(0)";
+    for ways in [&[][..], &["IOTRAP_RAW"], &["IOTRAP_ASYNC"]] {
+        let volume = Volume::new();
+        std::fs::write(volume.path("volume/file"), [b'a'; 8192]).unwrap();
+        let summary = volume.path("scratch/summary");
+        let mut command = shell(&volume, "exec python3 -IS -c \"$0\"");
+        command.arg(script).env("IOTRAP_STATS", &summary).envs(ways.iter().map(|name| (name, "1")));
+        succeed(&mut command);
+        let told = std::fs::read_to_string(&summary).unwrap();
+        for line in [
+            "14 times on its own lane: buffered I/O: opened without O_DIRECT",
+            "7 times on its own lane: a request at the file's position (read, write, readv, writev)",
+            "1 times on its own lane: copied inside the kernel (sendfile, copy_file_range, splice, a clone)",
+        ] {
+            assert!(told.lines().any(|told| told == format!("iotrap: {line}")), "{ways:?}: {told}");
+        }
+        assert!(told.contains("iotrap: most would spread with: O_DIRECT"), "{told}");
+    }
 }
 
 #[test]
