@@ -560,7 +560,9 @@ mod tests {
         };
         let polls = |request: &*mut Request| {
             // SAFETY: this thread is the driver, the one owner of the request.
-            let call = unsafe { &*(**request).call.get() };
+            let it = unsafe { &**request };
+            // SAFETY: this thread is the driver, the one owner of the request, and so of its call.
+            let call = unsafe { &*it.call.get() };
             matches!(call, Call::Socket(socket) if socket.waits_for_readiness())
         };
         while !(requests.iter().all(polls) && driver.again.is_empty()) {
