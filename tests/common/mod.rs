@@ -113,8 +113,8 @@ fn effective_user() -> u32 {
 }
 
 /// Runs the calling thread, and all threads and programs that it starts from now on, before the other programs of the
-/// machine (sched(7), SCHED_FIFO), where this is permitted: what they measure is then theirs. They must not need whole
-/// processors.
+/// machine (sched(7), SCHED_FIFO), where this is permitted: the figures of a test are then those of its programs. The
+/// thread and its programs must not need whole processors.
 pub fn before_other_programs() {
     let here = std::fs::read_link("/proc/thread-self").expect("/proc");
     let thread = here.file_name().expect("a number");
