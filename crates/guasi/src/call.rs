@@ -306,6 +306,12 @@ impl SocketCall {
         }
     }
 
+    /// True if the call waits in the ring for its socket to be ready.
+    #[cfg(all(test, not(loom)))]
+    pub fn waits_for_readiness(&self) -> bool {
+        self.polling
+    }
+
     /// The event that poll(2) has to report before the call can go on.
     fn events(&self) -> i16 {
         match self.kind {

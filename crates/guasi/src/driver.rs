@@ -268,12 +268,21 @@ impl Driver {
 
     /// Moves requests from the queue into the ring, as far as the window allows, and asks for cancellations.
     pub fn fill(&mut self, queue: &RingQueue) {
-        if !self.again.is_empty() || queue.backlog() > 0 {
-            self.fill_requests(queue);
+        loop {
+            let left = self.again.len();
+            if left > 0 || queue.backlog() > 0 {
+                self.fill_requests(queue);
+            }
+            // A call takes two entries, so the requests that go round again may not fit at once. None of them waits for
+            // a completion of the others: that may never come. (The caller's submit tells an error.)
+            let stuck = left > 0 && self.again.len() >= left;
+            if self.again.is_empty() || stuck || self.submit().is_err() {
+                break;
+            }
         }
         // The cancellations follow the requests: a request that goes round again must be in the kernel to be found
         // there.
-        if queue.has_cancels.load(SeqCst) {
+        if self.again.is_empty() && queue.has_cancels.load(SeqCst) {
             self.fill_cancels(queue);
         }
     }
@@ -510,5 +519,69 @@ fn forgive(result: io::Result<()>) -> io::Result<()> {
             Ok(())
         }
         other => other,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+    use std::ptr;
+
+    use super::*;
+    use crate::call::{Call, SocketCall, SocketKind};
+
+    /// More requests go round again than fit into the ring at once. Those that did not fit would wait for a completion
+    /// of the others, and a cancellation would not find them in the kernel.
+    #[test]
+    fn every_request_that_goes_round_again_is_in_the_ring_after_one_turn() {
+        const REQUESTS: usize = 8;
+        let queue = RingQueue::new(1, Poll::Never);
+        let Ok(mut driver) = Driver::new(REQUESTS as u32) else {
+            return println!("skipped: no io_uring here");
+        };
+        let sockets: Vec<_> = (0..REQUESTS).map(|_| UnixDatagram::pair().unwrap()).collect();
+        let mut bytes = [0u8; REQUESTS];
+        let receive = |socket: &UnixDatagram, byte: &mut u8| {
+            let (from, from_len) = (ptr::null_mut(), ptr::null_mut());
+            let kind = SocketKind::Receive { buffer: byte, len: 1, flags: libc::MSG_DONTWAIT, from, from_len };
+            let call = Call::Socket(Box::new(SocketCall::new(socket.as_raw_fd(), kind, -1)));
+            Box::into_raw(Box::new(Request::new(ptr::null(), 0, call)))
+        };
+        let requests: Vec<_> = sockets.iter().zip(&mut bytes).map(|((near, _), byte)| receive(near, byte)).collect();
+        for &request in &requests {
+            // SAFETY: the request is fresh and in no list.
+            unsafe { queue.push(request) };
+        }
+        let mut ended = 0;
+        let mut turn = |driver: &mut Driver| {
+            driver.fill(&queue);
+            driver.poll().unwrap();
+            driver.reap(&queue, |done| ended += done.len());
+        };
+        let polls = |request: &*mut Request| {
+            // SAFETY: this thread is the driver, the one owner of the request.
+            let it = unsafe { &**request };
+            // SAFETY: this thread is the driver, the one owner of the request, and so of its call.
+            let call = unsafe { &*it.call.get() };
+            matches!(call, Call::Socket(socket) if socket.waits_for_readiness())
+        };
+        while !(requests.iter().all(polls) && driver.again.is_empty()) {
+            turn(&mut driver);
+        }
+        sockets.iter().for_each(|(_, far)| assert_eq!(far.send(b"x").unwrap(), 1));
+        driver.wait(REQUESTS, Some(Duration::from_secs(10))).unwrap();
+        driver.reap(&queue, |done| assert!(done.is_empty()));
+        assert_eq!(driver.again.len(), REQUESTS);
+        driver.fill(&queue);
+        assert_eq!((driver.again.len(), driver.inflight()), (0, REQUESTS));
+        while driver.inflight() > 0 {
+            driver.wait(1, Some(Duration::from_secs(10))).unwrap();
+            driver.reap(&queue, |done| ended += done.len());
+        }
+        assert_eq!((ended, bytes), (REQUESTS, [b'x'; REQUESTS]));
+        for request in requests {
+            // SAFETY: the driver has ended the request, and the box made it.
+            drop(unsafe { Box::from_raw(request) });
+        }
     }
 }

@@ -155,6 +155,12 @@ impl Health {
                 }
                 self.state()
             }
+            // The last answer came while another thread was about to find the lane silent. None is left that could heal
+            // the lane.
+            State::Suspect if outstanding_ops == 0 => {
+                self.change(State::Suspect, State::Healthy);
+                self.state()
+            }
             State::Draining if outstanding_ops == 0 => {
                 self.probe_at_ns.store(now_ns.saturating_add(self.probe_wait_ns.load(Relaxed)), Relaxed);
                 self.change(State::Draining, State::Failed);
@@ -268,6 +274,16 @@ mod tests {
         assert_eq!(health.state_at(0, 100 * SECOND), State::Healthy);
         health.became_busy(100 * SECOND);
         assert_eq!(health.state_at(1, 100 * SECOND + MS), State::Healthy, "silence counts from the op on");
+    }
+
+    /// A thread finds the lane silent, the last op ends, and only then the thread changes the state.
+    #[test]
+    fn a_lane_without_ops_does_not_stay_suspect() {
+        let health = health();
+        health.became_busy(SECOND);
+        assert_eq!(health.state_at(1, SECOND + 501 * MS), State::Suspect);
+        assert_eq!(health.state_at(1, SECOND + 502 * MS), State::Suspect);
+        assert_eq!(health.state_at(0, SECOND + 503 * MS), State::Healthy);
     }
 
     #[test]

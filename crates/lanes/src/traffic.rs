@@ -5,7 +5,7 @@
 //! second: `ahead` bytes were on the lane when the op began, the op's own among them, and the op took `latency`. So a
 //! lane of a tenth of the speed gets a tenth of the bytes, and a stuck lane gets no op beyond those that it has.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use live::{Counters, Gauge, State};
@@ -223,10 +223,11 @@ impl Traffic {
     #[inline]
     pub fn begin(&self, lane: usize, bytes: u64, now_ns: u64) -> Ticket {
         let ahead_bytes = self.lanes.get(lane).map_or(bytes, |lane| {
-            let before = Outstanding(lane.outstanding.fetch_add(Outstanding::one(bytes), Relaxed));
-            if before.ops() == 0 {
+            // Before the op counts: a thread that finds it must not take the idle time before it for silence.
+            if lane.outstanding().ops() == 0 {
                 lane.health.became_busy(now_ns);
             }
+            let before = Outstanding(lane.outstanding.fetch_add(Outstanding::one(bytes), Release));
             before.bytes().saturating_add(bytes)
         });
         Ticket { lane, bytes, began_ns: now_ns, ahead_bytes }
@@ -366,7 +367,7 @@ impl Traffic {
 impl Lane {
     #[inline]
     fn outstanding(&self) -> Outstanding {
-        Outstanding(self.outstanding.load(Relaxed))
+        Outstanding(self.outstanding.load(Acquire))
     }
 
     #[inline]
@@ -446,6 +447,7 @@ fn turns(pool: &Pool) -> Vec<u8> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::sync::atomic::AtomicBool;
 
     fn pool(lanes: usize) -> Pool {
         Pool::new("p", (0..lanes).map(|lane| format!("/lane/{lane}").into()))
@@ -512,6 +514,30 @@ mod tests {
         traffic.end(stuck, Outcome::Done, 2 * second);
         assert_eq!(traffic.news(), Some((0, State::Healthy)));
         assert!(traffic.admit(1, Lanes::only(0), 2 * second).is_ok());
+    }
+
+    /// The lane has had nothing to do for a long time when one thread gives it an op, and another one looks at it.
+    #[test]
+    fn an_idle_lane_that_gets_an_op_is_never_silent() {
+        let (traffic, now, over) = (Traffic::new(&pool(1)), AtomicU64::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Relaxed) {
+                    traffic.load(0, now.load(Relaxed));
+                }
+            });
+            let until = std::time::Instant::now() + std::time::Duration::from_secs(1);
+            while std::time::Instant::now() < until {
+                for _ in 0..1000 {
+                    let now_ns = now.load(Relaxed) + 10_000_000_000;
+                    now.store(now_ns, Relaxed);
+                    let ticket = traffic.begin(0, 1, now_ns);
+                    traffic.end(ticket, Outcome::Done, now_ns);
+                }
+            }
+            over.store(true, Relaxed);
+        });
+        assert_eq!(traffic.lanes[0].health.losses(), 0);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! - The plateau is the mean over all points at the top that differ by no more than their noise: the maximum of noisy
 //!   points would be biased upwards. Points that truly rise by less than their noise bias that mean downwards, so the
 //!   upper end of the interval is the top of the closest concave curve ([`crate::concave`]) from half of the plateau
-//!   on: more requests in flight add ever less. A fit that only has to rise would follow the noise at its end (Woodroofe
+//!   on: more requests in flight add ever less. A fit that only has to rise follows the noise at its end (Woodroofe
 //!   and Sun, "A penalized maximum likelihood estimate of f(0+) when f is nonincreasing", 1993).
 //! - Between measured depths the fit is a power law (a straight line in log depth and log throughput: exact while
 //!   throughput is proportional to depth). A concave curve lies between that chord and the prolonged chord before it,

@@ -118,6 +118,14 @@ pub struct Request {
 
 const _: () = assert!(size_of::<Request>() == 64, "as linux/io_uring.h has it");
 
+impl Request {
+    /// The first word of the entry, as it lies in memory: operation, flags, priority and file.
+    pub fn first_word(&self) -> u64 {
+        let ([a, b], [c, d, e, f]) = (self.priority.to_ne_bytes(), self.file.to_ne_bytes());
+        u64::from_ne_bytes([self.opcode, self.flags, a, b, c, d, e, f])
+    }
+}
+
 /// `struct io_uring_cqe` of the usual 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]

@@ -219,9 +219,15 @@ impl Context {
         if u64::from(head % count) == expected {
             return false;
         }
-        // Events up to here are accounted for; their iocbs may be in flight again.
-        self.seen.store(expected as u32, Relaxed);
-        self.direct.store(true, Release);
+        if !self.looking.swap(true, SeqCst) {
+            // Unless another thread has found it, and has looked at events since.
+            if !self.direct.load(Relaxed) {
+                // Events up to here are accounted for; their iocbs may be in flight again.
+                self.seen.store(expected as u32, Relaxed);
+                self.direct.store(true, Release);
+            }
+            self.looking.store(false, SeqCst);
+        }
         true
     }
 
@@ -304,14 +310,18 @@ impl Context {
 
     fn look_into(ring: &'static Ring, place: usize) {
         let count = ring.count.load(Relaxed).max(1);
+        // The iocb of an event that nobody has fetched.
+        let iocb_at = |at: u32| {
+            let tail = ring.tail.load(Acquire);
+            // Events behind the head may be overwritten while this thread reads them.
+            event_at(ring, at).map(|event| event.obj).filter(|_| is_between(ring.head.load(Acquire), at, tail, count))
+        };
         let (mut at, tail) = (ring.head.load(Acquire), ring.tail.load(Acquire));
         while at % count != tail % count {
-            if let Some(event) = event_at(ring, at % count)
-                // Events behind the head may be overwritten while this thread reads them.
-                && is_between(ring.head.load(Acquire), at, tail, count)
-                && let Some(key) = inflight::key(place, event.obj)
-            {
-                libaio::completed(key);
+            let found = iocb_at(at % count);
+            if let Some(key) = found.and_then(|iocb| inflight::key(place, iocb)) {
+                // Another thread may have fetched the event meanwhile, and have submitted the iocb again.
+                libaio::completed(key, || iocb_at(at % count) == found);
             }
             at = (at + 1) % count;
         }

@@ -10,7 +10,7 @@ use core::ffi::{c_int, c_long, c_void};
 
 use crate::abi::libaio::{Event, Iocb, opcode};
 use crate::abi::raw;
-use crate::abi::readable::{self, is_readable};
+use crate::abi::readable;
 use crate::abi::undisturbed::Undisturbed;
 use crate::aio::async_io;
 use crate::aio::changed_iocbs::{self, ChangedIocbs};
@@ -78,12 +78,72 @@ pub unsafe fn submit(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isiz
         // SAFETY: the program's contract.
         return unsafe { submit_bare(context, count, iocbs) };
     }
-    // The kernel takes the requests before the first one that it cannot read.
-    let count = match readable(iocbs, count) {
-        // SAFETY: the program's contract; or the kernel's EFAULT.
-        0 => return unsafe { submit_bare(context, count, iocbs) },
-        good => good,
-    };
+    let mut done: c_long = 0;
+    loop {
+        let (left, rest) = (count - done, iocbs.wrapping_add(done as usize));
+        let mut copied = Copied::of(rest, left);
+        let result = match copied.count {
+            // The kernel takes the requests before the first one that it cannot read.
+            0 if done > 0 => return done as isize,
+            // SAFETY: the program's contract; or the kernel's error.
+            0 => return unsafe { submit_bare(context, left, rest) },
+            // SAFETY: the program's contract, a part of it.
+            _ => unsafe { submit_copied(context, &mut copied) },
+        };
+        match c_long::try_from(result).unwrap_or(-1) {
+            // A part of which nothing was taken ends the batch; its errno is told only if it is the first.
+            ..0 if done == 0 => return result,
+            ..0 => return done as isize,
+            some => done += some,
+        }
+        if result < copied.count as isize || done == count {
+            return done as isize;
+        }
+    }
+}
+
+/// The most requests that are copied at a time.
+const COPIED: usize = readable::PAGES / 2;
+
+/// The addresses of requests, as the program's memory held them at one moment: the program may change its list, and
+/// what was checked is what is used.
+struct Copied {
+    iocbs: [usize; COPIED],
+    count: usize,
+}
+
+impl Copied {
+    /// The first requests of a list that the kernel will be able to read, and to write its key to.
+    fn of(list: *mut *mut Iocb, count: c_long) -> Copied {
+        /// The place of `aio_key` in an iocb: the kernel writes KIOCB_KEY, which is 0, there as it takes a request.
+        const KEY: usize = 8;
+        let wanted = usize::try_from(count).unwrap_or(0).min(COPIED);
+        // A list that ends within is read one by one.
+        let read = readable::read_some::<usize, COPIED>(list.cast_const().cast(), wanted);
+        let iocbs = read.unwrap_or_else(|| {
+            let mut iocbs = [0; COPIED];
+            let one = |at: usize| readable::read(list.wrapping_add(at).cast_const().cast::<usize>());
+            iocbs.iter_mut().zip((0..wanted).map_while(one)).for_each(|(place, iocb)| *place = iocb);
+            iocbs // and address 0 cannot be read
+        });
+        let are_good = |iocbs: &[usize]| {
+            readable::are_readable(iocbs, size_of::<Iocb>())
+                && readable::are_written(iocbs.iter().map(|iocb| iocb.wrapping_add(KEY)), 0)
+        };
+        // Two questions are enough for a batch that is sound.
+        let wanted = iocbs.get(..wanted).unwrap_or_default();
+        let good =
+            if are_good(wanted) { wanted.len() } else { wanted.chunks(1).take_while(|one| are_good(one)).count() };
+        Copied { iocbs, count: good }
+    }
+}
+
+/// io_submit(2) of requests whose addresses were copied.
+///
+/// # Safety
+/// As io_submit(2).
+unsafe fn submit_copied(context: u64, copied: &mut Copied) -> isize {
+    let (count, iocbs) = (copied.count as c_long, copied.iocbs.as_mut_ptr().cast::<*mut Iocb>());
     // SAFETY: the program's contract, all of it or a part.
     let spread = |count: c_long, iocbs: *mut *mut Iocb| unsafe { submit_spread(context, count, iocbs) };
     if async_io::active() {
@@ -93,30 +153,6 @@ pub unsafe fn submit(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isiz
         return unsafe { async_io::submit(context, count, iocbs, spread) };
     }
     spread(count, iocbs)
-}
-
-/// The place of `aio_key` in an iocb: the kernel writes KIOCB_KEY, which is 0, there as it takes a request.
-const KEY: usize = 8;
-
-/// The number of requests, from the first one on, that the kernel will be able to read, and to write its key to.
-fn readable(iocbs: *mut *mut Iocb, count: c_long) -> c_long {
-    let is_good = |at: &c_long| {
-        let iocb = readable::read(iocbs.wrapping_add(*at as usize).cast_const());
-        iocb.is_some_and(|iocb| {
-            let iocb = iocb as usize;
-            is_readable(iocb, size_of::<Iocb>()) && readable::are_written([iocb.wrapping_add(KEY)].into_iter(), 0)
-        })
-    };
-    // Two questions are enough for a batch that is sound.
-    const AT_A_TIME: usize = readable::PAGES / 2;
-    if let Some(wanted @ 1..=AT_A_TIME) = usize::try_from(count).ok()
-        && let Some(places) = readable::read_some::<usize, AT_A_TIME>(iocbs.cast_const().cast(), wanted)
-        && readable::are_readable(places.get(..wanted).unwrap_or_default(), size_of::<Iocb>())
-        && readable::are_written(places.iter().take(wanted).map(|place| place.wrapping_add(KEY)), 0)
-    {
-        return count;
-    }
-    (0..count).take_while(is_good).count() as c_long
 }
 
 /// io_submit(2) of requests of which those for files on pools are spread.
@@ -437,9 +473,12 @@ fn undo(taken: Taken, refused: bool, now_ns: u64) {
 }
 
 /// Notes that the kernel has completed a request whose event nobody has fetched yet: it is in flight no longer, and
-/// its place on its lane is free.
-pub fn completed(key: u64) {
+/// its place on its lane is free. `is_so` is asked once nobody can retire the record, whichever request it is of.
+pub fn completed(key: u64, is_so: impl FnOnce() -> bool) {
     inflight::change(key, |record| {
+        if !is_so() {
+            return;
+        }
         // The record holds a reference to the group.
         let group = core::mem::ManuallyDrop::new(GroupRef::again(record.group));
         if let Some(node) = record.counted_in.take() {
@@ -541,9 +580,6 @@ fn retire(place: usize, event: &mut Event, now_ns: u64) -> Retired {
     let Some(taken) = inflight::key(place, event.obj).and_then(inflight::take) else { return Retired::Unknown };
     let Taken { record, certain } = taken;
     let group = GroupRef::again(record.group);
-    if let Some(node) = record.counted_in {
-        node.get().lane_ends();
-    }
     let kind = kind_of(record.opcode);
     let lane = record.choice.ticket.lane;
     let mut fault = spread::is_lane_fault(event.res);
@@ -562,6 +598,10 @@ fn retire(place: usize, event: &mut Event, now_ns: u64) -> Retired {
                 done = Retired::Changed;
             }
         }
+    }
+    // Until here nobody closes the descriptors that a read is done again on.
+    if let Some(node) = record.counted_in {
+        node.get().lane_ends();
     }
     spread::finish(&group, &record.choice, kind, record.offset, counted, fault, now_ns);
     done

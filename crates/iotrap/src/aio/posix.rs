@@ -24,6 +24,7 @@ use crate::abi::undisturbed::Undisturbed;
 use crate::open::tracking;
 use crate::policy::spread::{self, Choice, Chosen, Kind};
 use crate::policy::trace;
+use crate::state::closing;
 use crate::state::group::GroupRef;
 use crate::state::process;
 use crate::state::proof::{self, Proofs};
@@ -195,36 +196,41 @@ impl Found {
     /// Bytes or `-errno`; None while the request is in progress, or while nobody has asked and its read has to be done
     /// again: the program may have freed the buffer of a request that it does not ask about.
     fn ended(self, asked: Asked) -> Option<i64> {
-        loop {
-            match self.record.state.load(Acquire) {
-                ENDED => return Some(self.record.result.load(Acquire)),
-                SETTLING | BEGINNING => return None,
-                _ => {}
-            }
-            let error = self.real_error();
-            if error == libc::EINPROGRESS {
-                return None;
-            }
-            if self.record.state.compare_exchange(RUNNING, SETTLING, AcqRel, Acquire).is_ok() {
-                // SAFETY: the request has ended, and only the thread that has set SETTLING asks for its result, once.
-                let value = unsafe { real::aio_return(self.shadow()) };
-                let result = if error == 0 { value as i64 } else { -i64::from(error) };
-                // The record's reference, until the request is settled.
-                let group = GroupRef::again(self.request().group);
-                if self.record.counted.swap(false, SeqCst) {
-                    group.node().lane_ends();
-                }
-                if asked == Asked::No && self.is_read_again(result) {
-                    self.give_back(&group);
-                    core::mem::forget(group);
-                    self.record.state.store(RUNNING, Release);
-                    return None;
-                }
-                self.record.result.store(self.settle(&group, result), Release);
-                RUNNING_NOW.fetch_sub(1, AcqRel);
-                self.record.state.store(ENDED, Release);
-            }
+        let state = &self.record.state;
+        if asked == Asked::Yes {
+            closing::wait_until(|| state.load(Acquire) != SETTLING); // another thread looks at it
         }
+        // The record is this thread's before glibc is asked. A thread that asked first could find the next request in
+        // the record, and take the answer for that one's.
+        match state.compare_exchange(RUNNING, SETTLING, AcqRel, Acquire) {
+            Ok(_) => {}
+            Err(ENDED) => return Some(self.record.result.load(Acquire)),
+            Err(_) => return None,
+        }
+        let error = self.real_error();
+        if error == libc::EINPROGRESS {
+            state.store(RUNNING, Release);
+            return None;
+        }
+        // SAFETY: the request has ended, and only the thread that has set SETTLING asks for its result, once.
+        let value = unsafe { real::aio_return(self.shadow()) };
+        let result = if error == 0 { value as i64 } else { -i64::from(error) };
+        // The record's reference, until the request is settled.
+        let group = GroupRef::again(self.request().group);
+        if self.record.counted.swap(false, SeqCst) {
+            group.node().lane_ends();
+        }
+        if asked == Asked::No && self.is_read_again(result) {
+            self.give_back(&group);
+            core::mem::forget(group);
+            state.store(RUNNING, Release);
+            return None;
+        }
+        let result = self.settle(&group, result);
+        self.record.result.store(result, Release);
+        RUNNING_NOW.fetch_sub(1, AcqRel);
+        state.store(ENDED, Release);
+        Some(result)
     }
 
     /// True if the request is a read that has failed or came back short: perhaps its lane's fault.

@@ -17,7 +17,7 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::mem::MaybeUninit;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::abi::errno;
@@ -221,7 +221,7 @@ fn end(fd: c_int) {
         return;
     }
     let Some(place) = find(fd) else { return };
-    if place.fd.compare_exchange(fd, -2, AcqRel, Relaxed).is_err() {
+    if place.fd.compare_exchange(fd, -2, SeqCst, Relaxed).is_err() {
         return;
     }
     let _undisturbed = Undisturbed::begin();
@@ -231,7 +231,7 @@ fn end(fd: c_int) {
         held.ends();
     }
     // A thread that submits entries reads the mapping until the kernel has taken them.
-    while place.pins.load(Acquire) != 0 {
+    while place.pins.load(SeqCst) != 0 {
         raw::sleep_us(50);
     }
     rings::unmap(place.queues.load(Relaxed), place.queues_bytes.load(Relaxed));
@@ -314,9 +314,10 @@ struct Pinned(&'static Mapped);
 impl Pinned {
     /// Keeps the mapping of a ring in place. None if the ring ends at this moment.
     fn of(place: &'static Mapped, fd: c_int) -> Option<Pinned> {
-        place.pins.fetch_add(1, AcqRel);
+        // SeqCst, as in `end`: either this thread sees that the ring ends, or the ending one sees the pin.
+        place.pins.fetch_add(1, SeqCst);
         let pinned = Pinned(place);
-        (place.fd.load(Acquire) == fd).then_some(pinned)
+        (place.fd.load(SeqCst) == fd).then_some(pinned)
     }
 }
 
@@ -526,17 +527,26 @@ fn submit(pinned: Pinned, count: c_uint, wait: &Wait, kernel: impl Fn(c_uint, &W
 /// Submits the entries, spread, as far as the kernel does not wait meanwhile.
 fn submit_spread(place: &'static Mapped, count: c_uint, wait: &Wait, kernel: impl Fn(c_uint, &Wait) -> isize) -> Left {
     let id = place.id.load(Relaxed);
-    let Some(from) = rings::hold(id).map(|held| held.known().seen) else { return Left::All };
     let entries = place.mask.load(Relaxed).wrapping_add(1);
-    let written = |from: u32| place.tail().wrapping_sub(from).min(entries).min(count);
-    let (failed, syncs) = prepare_all(place, id, from, written(from));
-    let Some(held) = rings::hold(id) else { return Left::All };
-    held.catch_up();
+    let (held, from, taken, failed, syncs) = loop {
+        let next = |held: Held| {
+            place.notes_unseen(&held);
+            held.known().seen
+        };
+        let Some(from) = rings::hold(id).map(next) else { return Left::All };
+        let written = place.tail().wrapping_sub(from).min(entries).min(count);
+        let (failed, syncs) = prepare_all(place, id, from, written);
+        let Some(held) = rings::hold(id) else { return Left::All };
+        held.catch_up();
+        place.notes_unseen(&held);
+        // Another thread may have submitted these entries meanwhile: then others are this call's, and were not
+        // prepared.
+        if held.known().seen == from {
+            break (held, from, written, failed, syncs);
+        }
+    };
     let mut batch = Batch::new(syncs);
-    place.notes_unseen(&held);
-    let from = held.known().seen;
     let mut changes = Changes { room: [const { MaybeUninit::uninit() }; MOST], used: 0 };
-    let taken = written(from);
     for position in (0..taken).map(|at| from.wrapping_add(at)) {
         let Some(entry) = place.entry(position) else {
             held.loses_sight(Reason::RingDrivers, batch.now_ns); // the kernel drops it
@@ -553,7 +563,7 @@ fn submit_spread(place: &'static Mapped, count: c_uint, wait: &Wait, kernel: imp
         let choice = held.place(&request, &mut batch);
         let not_durable = failed.has(position, &request);
         let file = if not_durable { Some(-1) } else { choice.and_then(|choice| choice.file) };
-        let was = first_word(entry).load(Relaxed);
+        let was = request.first_word();
         let is = file.map_or(was, |file| with_file(was, file));
         if choice.is_some() || is != was {
             let noted = changes.add(Change { position, recorded: choice.is_some(), was, is });

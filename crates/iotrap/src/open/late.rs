@@ -46,11 +46,12 @@ fn look(group: &GroupRef, fd: c_int, all: bool) -> bool {
     let (mut shared, mut arrived) = (false, false);
     for record in writes::of_file(device, inode, node.record()) {
         // A process that has nothing in flight may have it at the next look.
-        let in_flight = record.lanes_in_flight();
-        if (in_flight == 0 && !all) || record.runs() {
+        let idle = !all && record.lanes_in_flight() == 0;
+        let left = if idle { None } else { record.left_behind() };
+        let Some(in_flight) = left else {
             shared = true;
             continue;
-        }
+        };
         // Not all writes on the opened lane are counted: those of inline calls are not.
         let mut waited = record.own_device() != device || wait(group, fd, group.own(), device, inode);
         for lane in (0..LANES_MAX).filter(|lane| in_flight & 1 << lane != 0) {

@@ -37,9 +37,11 @@ impl Count {
         (references == 0 && self.0.compare_exchange(state, join(next, BUSY), AcqRel, Acquire).is_ok()).then_some(next)
     }
 
-    /// Lets others in: the caller holds the first reference.
+    /// Lets others in: the caller holds the first reference. Of two threads that each publish a place and then look at
+    /// the other's, at least one sees the other (SeqCst, as in [`Count::acquire_any`]). The same holds for a thread
+    /// that publishes and then looks at a flag, and one that sets the flag and then looks at the places.
     pub fn publish(&self, generation: u32) {
-        self.0.store(join(generation, 1), Release);
+        self.0.store(join(generation, 1), SeqCst);
     }
 
     /// True while the last holder cleans up, or the first one fills the place in.
@@ -66,7 +68,7 @@ impl Count {
     /// Takes one more reference of any generation, and returns the generation. None while the place is free, filled in
     /// or cleaned up.
     pub fn acquire_any(&self) -> Option<u32> {
-        let (generation, references) = split(self.0.load(Acquire));
+        let (generation, references) = split(self.0.load(SeqCst));
         (references != 0 && self.acquire(generation)).then_some(generation)
     }
 
@@ -104,6 +106,8 @@ impl Count {
 
 #[cfg(test)]
 mod tests {
+    use core::sync::atomic::{AtomicBool, AtomicUsize};
+
     use super::*;
 
     #[test]
@@ -124,6 +128,48 @@ mod tests {
         count.publish(second);
         assert!(!count.acquire(first), "another generation");
         assert_eq!(count.acquire_any(), Some(second));
+    }
+
+    /// Two nodes of one file, made at the same moment, would each be spread by itself.
+    #[test]
+    fn of_two_that_publish_at_the_same_moment_one_sees_the_other() {
+        let (counts, seen) = ([Count::free(), Count::free()], AtomicUsize::new(0));
+        let (arrived, over, in_vain) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicUsize::new(0));
+        let meet = |meeting: usize| {
+            arrived.fetch_add(1, SeqCst);
+            (0..).take_while(|_| arrived.load(SeqCst) < 2 * meeting).for_each(|turn: u32| match turn % 256 {
+                255 => std::thread::yield_now(),
+                _ => std::hint::spin_loop(),
+            });
+        };
+        let publish_and_look = |own: usize| {
+            let until = std::time::Instant::now() + std::time::Duration::from_secs(1);
+            for round in 0.. {
+                let generation = counts[own].claim().unwrap();
+                meet(3 * round + 1);
+                counts[own].publish(generation);
+                if counts[1 - own].acquire_any().is_some() {
+                    seen.fetch_add(1, SeqCst);
+                    let _ = counts[1 - own].release();
+                }
+                meet(3 * round + 2);
+                if own == 0 {
+                    in_vain.fetch_add(usize::from(seen.swap(0, SeqCst) == 0), SeqCst);
+                    over.store(std::time::Instant::now() > until, SeqCst);
+                }
+                counts[own].reset();
+                meet(3 * round + 3);
+                if over.load(SeqCst) {
+                    break;
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| publish_and_look(1));
+            publish_and_look(0);
+            other.join().unwrap();
+        });
+        assert_eq!(in_vain.into_inner(), 0, "rounds in which both looked in vain");
     }
 
     #[test]

@@ -408,7 +408,7 @@ impl Group {
     /// spread.
     #[inline]
     pub fn ended(&self) -> Option<Reason> {
-        Reason::of_mark(self.ended.load(Acquire)).or_else(|| self.node().ended())
+        Reason::of_mark(self.ended.load(SeqCst)).or_else(|| self.node().ended())
     }
 
     /// True if the lanes of the open file were not opened yet.
@@ -437,7 +437,7 @@ impl Group {
     /// Ends the spreading of the open file from now on; the first reason stays. Lanes stay open until the program
     /// closes the file: closing them now would drop its POSIX locks where lanes share an inode (fcntl_locking(2)).
     pub fn end(&self, reason: Reason) {
-        if self.ended.compare_exchange(0, reason.mark(), AcqRel, Acquire).is_ok() {
+        if self.ended.compare_exchange(0, reason.mark(), SeqCst, SeqCst).is_ok() {
             reason.count();
         }
     }
@@ -447,10 +447,10 @@ impl Group {
         self.ended.store(reason.mark(), Release);
     }
 
-    /// The descriptor of the file on a lane other than the opened one.
+    /// The descriptor of the file on a lane other than the opened one. (SeqCst: see [`GroupRef::close_lanes`].)
     #[inline]
     pub fn file(&self, lane: usize) -> Option<c_int> {
-        self.files.get(lane).map(|file| file.load(Acquire)).filter(|&fd| fd >= 0)
+        self.files.get(lane).map(|file| file.load(SeqCst)).filter(|&fd| fd >= 0)
     }
 
     /// Writes out the page cache of the opened lane before a request goes to another one ([`Node::write_out`]). The

@@ -46,12 +46,12 @@ pub struct Node {
     record: AtomicU32,
     /// The number of records, plus one, when no other process had one of this file; 0 if that is not known.
     looked: AtomicU64,
-    /// The file was written through the opened lane's page cache since that cache was last written out.
-    dirty: AtomicBool,
-    /// For each lane: [`SYNCED`], [`WRITTEN`], or the number of the sync that is under way there and began last.
-    syncs: [AtomicU32; LANES_MAX],
-    /// Lanes written to since the opened lane was last revalidated.
-    lanes_wrote: AtomicBool,
+    /// The opened lane's page cache is to be written out: the file was written through it.
+    dirty: Due,
+    /// Each lane is to be synced: it was written.
+    syncs: [Due; LANES_MAX],
+    /// The opened lane is to be revalidated: other lanes were written.
+    lanes_wrote: Due,
     /// Requests on other lanes than the opened one that the kernel has not completed.
     in_flight: AtomicU32,
     /// Threads that change the size of the file at this moment, or parts of the file inside the kernel.
@@ -73,20 +73,61 @@ pub enum Lock {
     OfOpenFile,
 }
 
-/// A sync has covered every write that the lane was given.
-const SYNCED: u32 = 0;
-/// The lane was written since the last sync of it began.
-const WRITTEN: u32 = 1;
+/// Work that writes make due: to sync a lane, to write a page cache out, to revalidate.
+///
+/// It is due until it has *ended*, and longer if it was called for or begun once more meanwhile. So of two threads that
+/// need it at a time each one does it: the second does not rely on the first, which has not ended it, and may fail.
+struct Due(AtomicU32);
 
-/// The number of the next sync: above [`WRITTEN`]. One sync would have to outlast 2^32 others for a number to come
-/// twice.
-static NEXT_SYNC: AtomicU32 = AtomicU32::new(0);
+impl Due {
+    /// The work is not due. All numbers above [`Due::CALLED`] are of work under way: of the one that began last.
+    const DONE: u32 = 0;
+    /// The work was called for since it last began.
+    const CALLED: u32 = 1;
+
+    const fn nothing() -> Due {
+        Due(AtomicU32::new(Due::DONE))
+    }
+
+    fn forget(&self) {
+        self.0.store(Due::DONE, Relaxed);
+    }
+
+    /// Calls for the work.
+    #[inline]
+    fn call(&self) {
+        // Any other value may be overwritten: the work stays due.
+        if self.0.load(SeqCst) != Due::CALLED {
+            self.0.store(Due::CALLED, SeqCst);
+        }
+    }
+
+    #[inline]
+    fn is_due(&self) -> bool {
+        self.0.load(SeqCst) != Due::DONE
+    }
+
+    /// Begins the work, and returns its number for [`Due::ended`]. None if the work is not due.
+    #[inline]
+    fn begin(&self) -> Option<u32> {
+        /// The number of the next work. One work would have to outlast 2^32 others for a number to come twice.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        if !self.is_due() {
+            return None;
+        }
+        let number = NEXT.fetch_add(1, Relaxed).wrapping_add(Due::CALLED + 1).max(Due::CALLED + 1);
+        let due = |now| (now != Due::DONE).then_some(number);
+        self.0.fetch_update(SeqCst, SeqCst, due).ok().map(|_| number)
+    }
+
+    /// Notes that the work of that number has ended well. Work that fails is never noted: it stays due.
+    fn ended(&self, number: u32) {
+        let _ = self.0.compare_exchange(number, Due::DONE, SeqCst, SeqCst); // unless more is due
+    }
+}
 
 /// A sync of a lane that has begun. Dropped without [`LaneSync::done`], it has covered nothing: the lane is still to be
 /// synced.
-///
-/// A lane counts as synced when a sync has *ended*, and only if no write and no other sync has begun meanwhile. So of
-/// two syncs at a time each one reaches the lane: the second does not rely on the first, which may fail.
 #[derive(Clone, Copy)]
 pub struct LaneSync {
     node: NodeRef,
@@ -98,7 +139,7 @@ impl LaneSync {
     /// Notes that the sync has ended, well or with an error that the program is told.
     pub fn done(self) {
         if let Some(sync) = self.node.get().syncs.get(self.lane) {
-            let _ = sync.compare_exchange(self.number, SYNCED, SeqCst, SeqCst); // unless more is to be synced
+            sync.ended(self.number);
         }
     }
 }
@@ -125,9 +166,9 @@ static NODES_OF_PROCESS: [Node; NODES] = [const {
         remote: AtomicBool::new(false),
         record: AtomicU32::new(0),
         looked: AtomicU64::new(0),
-        dirty: AtomicBool::new(false),
-        syncs: [const { AtomicU32::new(SYNCED) }; LANES_MAX],
-        lanes_wrote: AtomicBool::new(false),
+        dirty: Due::nothing(),
+        syncs: [const { Due::nothing() }; LANES_MAX],
+        lanes_wrote: Due::nothing(),
         in_flight: AtomicU32::new(0),
         changing: AtomicU32::new(0),
         ended: AtomicU8::new(0),
@@ -170,10 +211,7 @@ impl NodeRef {
 
     /// Begins a sync of a lane. None if a sync that has ended covers all of its writes.
     pub fn begin_sync(self, lane: usize) -> Option<LaneSync> {
-        let sync = self.get().syncs.get(lane)?;
-        let number = NEXT_SYNC.fetch_add(1, Relaxed).wrapping_add(WRITTEN + 1).max(WRITTEN + 1);
-        let due = |now| (now != SYNCED).then_some(number);
-        sync.fetch_update(SeqCst, SeqCst, due).ok().map(|_| LaneSync { node: self, lane, number })
+        self.get().syncs.get(lane)?.begin().map(|number| LaneSync { node: self, lane, number })
     }
 
     /// Begins a change of the file that the kernel makes on the opened lane, and waits until nothing is in flight on
@@ -283,9 +321,7 @@ pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     node.remote.store(libc::major(device) == 0, Relaxed);
     node.record.store(0, Relaxed);
     node.looked.store(0, Relaxed);
-    node.dirty.store(false, Relaxed);
-    node.syncs.iter().for_each(|sync| sync.store(SYNCED, Relaxed));
-    node.lanes_wrote.store(false, Relaxed);
+    node.syncs.iter().chain([&node.dirty, &node.lanes_wrote]).for_each(Due::forget);
     node.in_flight.store(0, Relaxed);
     node.changing.store(0, Relaxed);
     node.ended.store(0, Relaxed);
@@ -449,11 +485,12 @@ impl Node {
             self.written.store(true, SeqCst);
         }
         if !direct {
-            self.cached.fetch_add(change, SeqCst);
             if writes {
-                self.writers.fetch_add(change, SeqCst);
+                // Before the count falls: a thread that finds no writer finds the file dirty.
                 self.soil();
+                self.writers.fetch_add(change, SeqCst);
             }
+            self.cached.fetch_add(change, SeqCst);
         }
     }
 
@@ -589,9 +626,7 @@ impl Node {
     /// Notes that the file is written through the page cache of the opened lane.
     #[inline]
     pub fn soil(&self) {
-        if !self.dirty.load(SeqCst) {
-            self.dirty.store(true, SeqCst);
-        }
+        self.dirty.call();
     }
 
     /// Writes out the page cache of the opened lane, so that other lanes see its contents. A file that is soiled again
@@ -606,8 +641,9 @@ impl Node {
         if self.has_writers() || (self.is_apart() && !self.is_fuse()) {
             return write_out();
         }
-        if self.dirty.load(SeqCst) && self.dirty.swap(false, SeqCst) {
-            write_out().inspect_err(|_| self.dirty.store(true, SeqCst))?;
+        if let Some(number) = self.dirty.begin() {
+            write_out()?;
+            self.dirty.ended(number);
         }
         Ok(())
     }
@@ -615,22 +651,17 @@ impl Node {
     /// Notes that a lane other than the opened one is about to be written.
     #[inline]
     pub fn lane_write(&self, lane: usize) {
-        if let Some(sync) = self.syncs.get(lane).filter(|sync| sync.load(SeqCst) != WRITTEN) {
-            sync.store(WRITTEN, SeqCst);
-        }
-        if !self.lanes_wrote.load(SeqCst) {
-            self.lanes_wrote.store(true, SeqCst);
-        }
+        self.syncs.get(lane).into_iter().chain([&self.lanes_wrote]).for_each(Due::call);
     }
 
     /// True if other lanes were given writes since the opened lane was last revalidated.
     pub fn lanes_have_written(&self) -> bool {
-        self.lanes_wrote.load(SeqCst)
+        self.lanes_wrote.is_due()
     }
 
     /// The lanes beside `own` that a sync has to reach, a bit each: those with writes that no sync has covered yet.
     pub fn lanes_to_sync(&self, own: usize) -> u32 {
-        let due = |&(lane, sync): &(usize, &AtomicU32)| lane != own && sync.load(SeqCst) != SYNCED;
+        let due = |&(lane, sync): &(usize, &Due)| lane != own && sync.is_due();
         self.syncs.iter().enumerate().filter(due).fold(0, |lanes, (lane, _)| lanes | 1 << lane)
     }
 
@@ -662,8 +693,9 @@ impl Node {
 
     /// Makes the opened lane show the writes of other lanes from now on: in attributes and in the page cache.
     pub fn revalidate(&self, fd: c_int) {
-        if self.lanes_wrote.load(SeqCst) && self.lanes_wrote.swap(false, SeqCst) {
+        if let Some(number) = self.lanes_wrote.begin() {
             raw::revalidate(fd);
+            self.lanes_wrote.ended(number);
         }
     }
 }
@@ -678,6 +710,28 @@ mod tests {
         let mut stat: libc::stat = unsafe { core::mem::zeroed() };
         (stat.st_dev, stat.st_ino) = (u64::MAX, inode);
         find_or_make(&stat).unwrap()
+    }
+
+    /// A thread that comes while another one writes the page cache out, or revalidates, must not go on before that has
+    /// ended.
+    #[test]
+    fn work_is_due_until_it_has_ended() {
+        let due = Due::nothing();
+        assert_eq!(due.begin(), None, "nobody has called for it");
+        due.call();
+        let first = due.begin().unwrap();
+        let second = due.begin().expect("the first has not ended");
+        due.ended(first);
+        assert!(due.is_due(), "the second has not ended, and is the one that its thread waits for");
+        due.ended(second);
+        assert!(!due.is_due());
+        due.call();
+        let failed = due.begin();
+        assert!(failed.is_some() && due.is_due(), "it has not ended well");
+        let third = due.begin().unwrap();
+        due.call();
+        due.ended(third);
+        assert!(due.is_due(), "called for once more meanwhile");
     }
 
     /// A lane counts as synced when a sync has ended well, and no write and no other sync has begun since it began.

@@ -143,7 +143,7 @@ pub fn enter(device: u64, inode: u64) -> Option<u32> {
     };
     let place = places(inode).find(free).or_else(|| {
         // Those of ended processes that have left nothing behind.
-        let of = |place: u32| Record::at(place).filter(|record| record.lanes_in_flight() == 0 && !record.runs());
+        let of = |place: u32| Record::at(place).filter(|record| record.left_behind() == Some(0));
         places(inode).filter_map(of).for_each(|record| record.settled());
         places(inode).find(free)
     })?;
@@ -167,7 +167,10 @@ pub fn enter(device: u64, inode: u64) -> Option<u32> {
 /// Removes a record of which no write is in flight: its process has closed the file, or runs no longer.
 pub fn leave(place: u32) {
     let Some(words) = words() else { return };
-    words_of(words, place).unwrap_or_default().iter().for_each(|word| word.store(0, SeqCst));
+    let fields = words_of(words, place).unwrap_or_default();
+    // First: nobody takes a record for somebody's that is half empty.
+    let start = fields.get(record::START_TICKS);
+    start.into_iter().chain(fields).for_each(|word| word.store(0, SeqCst));
     if let Some(key) = words.get(KEYS + place as usize) {
         key.store(0, Release);
     }
@@ -228,6 +231,12 @@ impl Record {
         let is_this = (self.owner.pid, self.owner.start_ticks, self.owner.pid_namespace)
             == (this.pid, this.start_ticks, this.pid_namespace);
         if is_this { self.image == image } else { self.owner.is_alive(&this) }
+    }
+
+    /// The lanes on which a process has left writes in flight that no longer runs, a bit each. None if it runs.
+    pub fn left_behind(&self) -> Option<u32> {
+        // The order matters: a process that has ended begins no more writes.
+        (!self.runs()).then(|| self.lanes_in_flight())
     }
 
     /// The lanes on which its writes are in flight, a bit each.

@@ -306,10 +306,14 @@ pub unsafe fn submit(
     for at in 0..count {
         // SAFETY: io_submit(2): there are `count` pointers.
         let iocb = unsafe { *iocbs.wrapping_add(at as usize) };
-        // SAFETY: io_submit(2): null, or an iocb.
-        let Some(request) = (unsafe { iocb.as_ref() }) else { continue };
+        if iocb.is_null() {
+            continue;
+        }
+        // The program may change the iocb: what is looked at is what is carried out.
+        // SAFETY: io_submit(2): an iocb.
+        let request = unsafe { iocb.read() };
         // The requests before this one in the batch are submitted before it.
-        let Some(wanted) = batch.would_block(request) else { continue };
+        let Some(wanted) = batch.would_block(&request) else { continue };
         if from < at {
             batch.hurry();
             let some = plain(at - from, iocbs.wrapping_add(from as usize));
@@ -320,7 +324,7 @@ pub unsafe fn submit(
             }
         }
         from = at;
-        if batch.take(iocb, request, &wanted) {
+        if batch.take(iocb, &request, &wanted) {
             from = at + 1;
             done += 1;
         }

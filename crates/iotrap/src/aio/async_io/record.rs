@@ -4,7 +4,7 @@
 //! then the thread that fetches the event. It is passed on by the engine's list, by io_submit and by io_getevents.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::abi::libaio::Iocb;
@@ -180,6 +180,8 @@ impl Inode {
 impl Record {
     /// Notes that the request is in flight from here on, as the `order`th of the process.
     pub fn begins(&self, inode: Inode, writes: bool, order: u64) {
+        // A thread that sees a field of this life sees that the one before has ended ([`Record::is_among`]).
+        core::sync::atomic::fence(Release);
         self.inode.store(inode.number, Relaxed);
         self.device.store(inode.device, Relaxed);
         self.writes.store(u32::from(writes), Relaxed);
