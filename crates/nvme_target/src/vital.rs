@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn a_panic_of_a_vital_thread_ends_the_process_and_is_said() {
         let ended = Command::new(std::env::current_exe().unwrap())
-            .args(["target::vital::tests::inside_a_process_that_panics", "--exact", "--ignored", "--nocapture"])
+            .args(["vital::tests::inside_a_process_that_panics", "--exact", "--ignored", "--nocapture"])
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&ended.stderr);
