@@ -94,18 +94,18 @@ impl Connection {
             if concatenation && purpose != Purpose::Concatenation {
                 let what = format!("cannot authenticate to {subsystem} at {}", self.place);
                 let hint = "give concat=1, or the key of TLS that the target has for this host";
-                return Err(Error::new(what, "it demands secure channel concatenation", hint, 13)); // EACCES
+                return Err(Error::new(what, "it demands secure channel concatenation", hint, libc::EACCES));
             } else if authentication {
                 generated = self.authenticate(subsystem, options, purpose)?;
             } else if purpose == Purpose::Concatenation {
                 let what = format!("cannot make a key of TLS with {subsystem} at {}", self.place);
                 let hint = "has the target a key (dhchap_key) for this host's NQN, and concatenates its listener?";
-                return Err(Error::new(what, "it does not authenticate this host", hint, 13)); // EACCES
+                return Err(Error::new(what, "it does not authenticate this host", hint, libc::EACCES));
             } else if options.controller_secret.is_some() && !options.concatenation && !subsystem.is_discovery() {
                 // A peer that stands in for the controller would not offer it either. Discovery services have no keys.
                 let what = format!("cannot authenticate {subsystem} at {}", self.place);
                 let why = "it does not offer to prove that it knows its key";
-                return Err(Error::new(what, why, "has the target a key for this host's NQN?", 13)); // EACCES
+                return Err(Error::new(what, why, "has the target a key for this host's NQN?", libc::EACCES));
             }
             return Ok(Welcome { cntlid, generated });
         }
@@ -130,7 +130,7 @@ impl Connection {
         let what = format!("cannot authenticate to {subsystem} at {}", self.place);
         let Some(secret) = options.secret.clone() else {
             let hint = "give dhchap_key=FILE with the key that the target has for this host";
-            return Err(Error::new(what, "it demands authentication", hint, 13)); // EACCES
+            return Err(Error::new(what, "it demands authentication", hint, libc::EACCES));
         };
         let entropy = Entropy::from_system().map_err(|error| Error::broken(&what, &Broken::Io(error)))?;
         let (host_nqn, back) = (options.hostnqn.as_str(), options.controller_secret.clone());
@@ -162,7 +162,7 @@ impl Connection {
                         // The controller hangs up on this message.
                         let _ = self.wait_for(Authentication::send(last.len() as u32), Move::Send(&mut last));
                     }
-                    return Err(Error::new(what, failure.to_string(), key, 13)); // EACCES
+                    return Err(Error::new(what, failure.to_string(), key, libc::EACCES));
                 }
             }
         }

@@ -95,7 +95,8 @@ impl Controller {
     pub fn connect(address: &Address, options: &Options) -> Result<(Controller, Vec<Link>), Error> {
         let address = located(address, options)?;
         let subsystem = address.subnqn.clone().expect("located");
-        let system = |error: std::io::Error| Error::new("cannot start a controller", error.to_string(), "", 11);
+        let system =
+            |error: std::io::Error| Error::new("cannot start a controller", error.to_string(), "", libc::EAGAIN);
         let (waker, woken) = UnixStream::pair().map_err(system)?;
         waker.set_nonblocking(true).and_then(|()| woken.set_nonblocking(true)).map_err(system)?;
         let tried = Instant::now();
@@ -180,7 +181,7 @@ impl Controller {
             Ok(renewal) => Some(renewal),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {
-                Some(Renewal::Lost(Error::new("the controller's thread", "has ended", "", 5)))
+                Some(Renewal::Lost(Error::new("the controller's thread", "has ended", "", libc::EIO)))
             }
         }
     }
@@ -220,12 +221,12 @@ impl Controller {
         let bytes = self.command(identify.command(nsid), 4096).map_err(|error| Error { what: what(), ..error })?;
         let data = IdentifyNamespace::read(bytes.first_chunk().expect("4096 were asked for"));
         if data.nsze == 0 {
-            return Err(Error::new(what(), "it has gone", "", 19)); // ENODEV
+            return Err(Error::new(what(), "it has gone", "", libc::ENODEV));
         }
         let block_bytes = data.block_bytes().ok_or_else(|| {
             let format = data.lbaf[usize::from(data.flbas & 15)];
             let why = format!("its blocks are of 2^{} bytes with {} bytes of metadata", format.lbads, format.ms);
-            Error::new(what(), why, "only blocks of 512 bytes to 2 MiB without metadata can be used", 95)
+            Error::new(what(), why, "only blocks of 512 bytes to 2 MiB without metadata can be used", libc::EOPNOTSUPP)
         })?;
         Ok(Namespace { nsid, block_bytes, blocks: data.nsze })
     }
@@ -237,8 +238,8 @@ impl Controller {
         }
         let subsystem = &self.subsystem;
         match there {
-            [] => Error::new(what, format!("{subsystem} has none"), "", 19), // ENODEV
-            _ => Error::new(what, format!("{subsystem} has {list}"), "give ns=", 19),
+            [] => Error::new(what, format!("{subsystem} has none"), "", libc::ENODEV),
+            _ => Error::new(what, format!("{subsystem} has {list}"), "give ns=", libc::ENODEV),
         }
     }
 
@@ -249,7 +250,7 @@ impl Controller {
     pub fn command(&self, command: Command, bytes: usize) -> Result<Vec<u8>, Error> {
         let (reply, answer) = mpsc::channel();
         self.order(Order::Carry(Box::new(command), bytes, reply));
-        answer.recv().unwrap_or_else(|_| Err(Error::new("the controller", "is lost", "", 107)))
+        answer.recv().unwrap_or_else(|_| Err(Error::new("the controller", "is lost", "", libc::ENOTCONN)))
     }
 
     fn order(&self, order: Order) {
@@ -289,7 +290,7 @@ fn located(address: &Address, options: &Options) -> Result<Address, Error> {
                 "" => ("no subsystem is offered to this host", "is its NQN listed there? hostnqn= sets another".into()),
                 list => ("which subsystem?", format!("give subnqn=, one of: {list}")),
             };
-            Err(Error::new(format!("cannot connect to {}", address.place()), why, hint, 22))
+            Err(Error::new(format!("cannot connect to {}", address.place()), why, hint, libc::EINVAL))
         }
     }
 }
@@ -326,10 +327,10 @@ pub(super) fn enable(
             return Ok((welcome.cntlid, capabilities));
         }
         if status.fatal {
-            return cannot("it reports a fatal error", "", 5);
+            return cannot("it reports a fatal error", "", libc::EIO);
         }
         if Instant::now() > until {
-            return cannot("it does not become ready", "", 110);
+            return cannot("it does not become ready", "", libc::ETIMEDOUT);
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -356,7 +357,7 @@ fn associate(
     let identify = IdentifyController::read(&page);
     if identify.cntlid != cntlid {
         let why = format!("Connect gave controller {cntlid}, Identify {}", identify.cntlid);
-        return Err(Error::new(format!("{subsystem} contradicts itself"), why, "", 71));
+        return Err(Error::new(format!("{subsystem} contradicts itself"), why, "", libc::EPROTO));
     }
     let asked = feature::queues_value(options.queues.max(1));
     let set = Command { cdw10: feature::NUMBER_OF_QUEUES.into(), cdw11: asked, ..Command::new(admin::SET_FEATURES, 0) };
@@ -524,7 +525,8 @@ impl Worker {
             self.alive = Instant::now();
         }
         let until = self.alive + loss;
-        let mut lost = Error::new(format!("lost the connection to {}", self.subsystem), "it broke", "", 104);
+        let mut lost =
+            Error::new(format!("lost the connection to {}", self.subsystem), "it broke", "", libc::ECONNRESET);
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -564,7 +566,7 @@ impl Worker {
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
                 Ok(Order::Lost(_)) => {}
                 Ok(Order::Carry(_, _, reply)) => {
-                    let _ = reply.send(Err(Error::new("the controller", "is lost", "", 107)));
+                    let _ = reply.send(Err(Error::new("the controller", "is lost", "", libc::ENOTCONN)));
                 }
                 Err(RecvTimeoutError::Timeout) => return true,
             }

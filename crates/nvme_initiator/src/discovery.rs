@@ -55,7 +55,7 @@ pub fn discover(address: &Address, options: &Options) -> Result<Vec<Subsystem>, 
         }
     }
     let why = "its log changes faster than this host can read it";
-    Err(Error::new(format!("discovery at {}", address.place()), why, "", 16))
+    Err(Error::new(format!("discovery at {}", address.place()), why, "", libc::EBUSY))
 }
 
 fn header(connection: &mut Connection) -> Result<DiscoveryHeader, Error> {

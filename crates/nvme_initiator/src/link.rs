@@ -118,19 +118,15 @@ pub enum Broken {
 impl Broken {
     /// The positive error number that stands for the error in a program.
     pub fn errno(&self) -> i32 {
-        const EAGAIN: i32 = 11;
-        const EPROTO: i32 = 71;
-        const ECONNRESET: i32 = 104;
-        const ETIMEDOUT: i32 = 110;
         match self {
-            Broken::Closed | Broken::Work(_) => ECONNRESET,
+            Broken::Closed | Broken::Work(_) => libc::ECONNRESET,
             Broken::Io(error) => match error.raw_os_error() {
-                Some(EAGAIN) => ETIMEDOUT,
+                Some(libc::EAGAIN) => libc::ETIMEDOUT,
                 Some(errno) => errno,
-                None if error.kind() == io::ErrorKind::TimedOut => ETIMEDOUT,
-                None => ECONNRESET,
+                None if error.kind() == io::ErrorKind::TimedOut => libc::ETIMEDOUT,
+                None => libc::ECONNRESET,
             },
-            Broken::Fault(_) | Broken::Violation(_) | Broken::Terminated { .. } => EPROTO,
+            Broken::Fault(_) | Broken::Violation(_) | Broken::Terminated { .. } => libc::EPROTO,
         }
     }
 }

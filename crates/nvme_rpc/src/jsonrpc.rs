@@ -38,6 +38,11 @@ impl RpcError {
         RpcError { code, message: message.into() }
     }
 
+    /// An error with a negative errno; `errno` is the positive one.
+    pub fn errno(errno: i32, message: impl Into<String>) -> RpcError {
+        RpcError::new(-i64::from(errno), message)
+    }
+
     /// A parameter with a value that is not possible.
     pub fn params(message: impl Into<String>) -> RpcError {
         RpcError::new(code::INVALID_PARAMS, message)

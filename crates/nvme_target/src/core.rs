@@ -31,7 +31,7 @@ use super::stats::{DeviceStats, HostStats};
 use super::transport::{Adapter, EndedWork};
 use super::work::Work;
 use super::{Error, ErrorKind, Options, Shared, pacing, stragglers};
-use crate::device::{BufferPool, Channel, Device, Done, ECANCELED, Io, Local};
+use crate::device::{BufferPool, Channel, Device, Done, Io, Local};
 
 /// The time between looks at a command that the limit of its device holds back.
 const LEAST_WAIT_NS: u64 = 20_000;
@@ -485,7 +485,7 @@ impl Core {
         }
         let open = &mut self.channels[flight.channel];
         open.inside -= 1;
-        open.stats.errors += u64::from(done.result.is_err_and(|errno| errno != ECANCELED));
+        open.stats.errors += u64::from(done.result.is_err_and(|errno| errno != libc::ECANCELED));
         let ns = self.now_ns.saturating_sub(flight.since_ns);
         if let Some(latencies) = &mut open.stats.latencies {
             latencies.count(ns);

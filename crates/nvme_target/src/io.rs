@@ -471,7 +471,7 @@ pub(super) fn device_done(conn: &mut Connection, core: &mut Core, index: u16, do
     };
     match slot.command {
         IoCommand::Read | IoCommand::Write | IoCommand::Compare | IoCommand::Verify | IoCommand::Copy => {
-            let status = slot.status_of(crate::device::EIO);
+            let status = slot.status_of(libc::EIO);
             slot.moved += moved;
             let whole = if slot.command == IoCommand::Copy { 2 * slot.len } else { slot.len };
             if slot.moved < whole {

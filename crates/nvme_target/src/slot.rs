@@ -7,7 +7,6 @@ use sys::buffer::Buffer;
 use super::fused::Half;
 use super::gate::{Hold, Span};
 use super::io_command::IoCommand;
-use crate::device;
 
 /// The stage of a command on its way through the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,13 +136,11 @@ impl CommandSlot {
 
     /// The status that tells the host of an error number. The medium's errors may be gone when the host tries again.
     pub fn status_of(&self, errno: i32) -> Status {
-        const EROFS: i32 = 30;
-        const EDQUOT: i32 = 122;
         match errno {
-            device::ECANCELED => Status::ABORTED_BY_REQUEST,
-            device::ENOSPC | EDQUOT => Status::CAPACITY_EXCEEDED.do_not_retry(),
-            EROFS => Status::NAMESPACE_WRITE_PROTECTED.do_not_retry(),
-            device::EIO => match self.command {
+            libc::ECANCELED => Status::ABORTED_BY_REQUEST,
+            libc::ENOSPC | libc::EDQUOT => Status::CAPACITY_EXCEEDED.do_not_retry(),
+            libc::EROFS => Status::NAMESPACE_WRITE_PROTECTED.do_not_retry(),
+            libc::EIO => match self.command {
                 IoCommand::Read | IoCommand::Compare | IoCommand::Verify => Status::UNRECOVERED_READ_ERROR,
                 IoCommand::Copy if self.moved < self.len => Status::UNRECOVERED_READ_ERROR,
                 IoCommand::Write | IoCommand::WriteZeroes | IoCommand::Copy => Status::WRITE_FAULT,

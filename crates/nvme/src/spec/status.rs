@@ -2,6 +2,11 @@
 
 use std::fmt;
 
+use libc::{
+    EACCES, EBADE, EBUSY, ECANCELED, ECONNREFUSED, EEXIST, EILSEQ, EINVAL, EIO, ENODEV, ENOSPC, ENXIO, EOPNOTSUPP,
+    EPERM, EROFS, ETIMEDOUT,
+};
+
 /// The status field of a completion without its phase bit: SC in bits 7:0, SCT in 10:8, CRD 12:11, M 13, DNR 14.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Status(u16);
@@ -108,22 +113,6 @@ macro_rules! statuses {
 }
 
 const OK: i32 = 0;
-const EPERM: i32 = 1;
-const EIO: i32 = 5;
-const ENXIO: i32 = 6;
-const EACCES: i32 = 13;
-const EBUSY: i32 = 16;
-const EEXIST: i32 = 17;
-const ENODEV: i32 = 19;
-const EINVAL: i32 = 22;
-const ENOSPC: i32 = 28;
-const EROFS: i32 = 30;
-const EILSEQ: i32 = 84;
-const EOPNOTSUPP: i32 = 95;
-const ETIMEDOUT: i32 = 110;
-const ECANCELED: i32 = 125;
-const EBADE: i32 = 52;
-const ECONNREFUSED: i32 = 111;
 
 // Base specification 2.0, figures 93 to 98. Errors of the medium are EIO, as every device gives them.
 statuses! {

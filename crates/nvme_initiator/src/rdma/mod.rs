@@ -31,8 +31,6 @@ use memory::QueueMemory;
 pub use queue::RdmaLink;
 use queue::{PARTS, SIGNAL_EVERY};
 
-const ECONNREFUSED: i32 = 111;
-
 /// The stack of RDMA that a host uses, and the memory of its ops.
 #[derive(Clone, Default)]
 pub struct RdmaHost {
@@ -72,9 +70,9 @@ pub(super) fn open(
     let what = format!("cannot connect to {} over RDMA", address.place());
     let stack = match &options.rdma.stack {
         Some(stack) => stack.clone(),
-        None => Either::Rdma(Rdma::open().map_err(|error| Error::new(&what, error.to_string(), "", 38))?), // ENOSYS
+        None => Either::Rdma(Rdma::open().map_err(|error| Error::new(&what, error.to_string(), "", libc::ENOSYS))?),
     };
-    let sockets = address.resolve().map_err(|error| Error::new(&what, error.to_string(), "", 2))?; // ENOENT
+    let sockets = address.resolve().map_err(|error| Error::new(&what, error.to_string(), "", libc::ENOENT))?;
     let mut outcome = None;
     for to in sockets {
         let mut attempt =
@@ -182,7 +180,7 @@ impl Attempt<'_> {
             }
             _ => {
                 let why = "it accepts the connection, and not as an NVMe controller does";
-                Err(self.error(why, "is this the port of an NVMe target?", 71)) // EPROTO
+                Err(self.error(why, "is this the port of an NVMe target?", libc::EPROTO))
             }
         }
     }
@@ -197,7 +195,11 @@ impl Attempt<'_> {
             }
             let left = self.until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(self.error("timed out", "no answer in time: is this the port of an NVMe target?", 110));
+                return Err(self.error(
+                    "timed out",
+                    "no answer in time: is this the port of an NVMe target?",
+                    libc::ETIMEDOUT,
+                ));
             }
             sleep(&mut [PollFd::from_borrowed_fd(self.stack.channel_descriptor(channel), PollFlags::IN)], left);
         }
@@ -208,7 +210,7 @@ impl Attempt<'_> {
         match event {
             Event::Refused { reason: NOBODY_LISTENS, .. } => {
                 let hint = "nothing listens there: is the target running, and is this its port?";
-                self.error("connection refused", hint, ECONNREFUSED)
+                self.error("connection refused", hint, libc::ECONNREFUSED)
             }
             Event::Refused { reason, private_data, .. } => match ConnectReject::of(&private_data) {
                 Some(reject @ Reject(1..)) if reason == BY_THE_PEER => {
@@ -217,19 +219,23 @@ impl Attempt<'_> {
                         _ => "",
                     };
                     let why = format!("the controller refuses: {} (STS {})", reject.name(), reject.0);
-                    self.error(&why, hint, ECONNREFUSED)
+                    self.error(&why, hint, libc::ECONNREFUSED)
                 }
                 _ => {
                     let why = format!("the connection manager refuses for reason {reason}");
-                    self.error(&why, "is this the port of an NVMe target?", ECONNREFUSED)
+                    self.error(&why, "is this the port of an NVMe target?", libc::ECONNREFUSED)
                 }
             },
             Event::Failed { step, error, .. } => {
                 let why = format!("{step}: {error}");
                 self.error(&why, "is the address right, and does an RDMA device lead there?", errno(&error))
             }
-            Event::Removed { .. } => self.error("the RDMA device has gone", "", 19), // ENODEV
-            _ => self.error("the controller closed the connection", "is this the port of an NVMe target?", 104),
+            Event::Removed { .. } => self.error("the RDMA device has gone", "", libc::ENODEV),
+            _ => self.error(
+                "the controller closed the connection",
+                "is this the port of an NVMe target?",
+                libc::ECONNRESET,
+            ),
         }
     }
 
@@ -243,5 +249,5 @@ impl Attempt<'_> {
 }
 
 fn errno(error: &io::Error) -> i32 {
-    error.raw_os_error().unwrap_or(5) // EIO
+    error.raw_os_error().unwrap_or(libc::EIO)
 }

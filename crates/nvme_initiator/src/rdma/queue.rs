@@ -412,7 +412,7 @@ impl RdmaLink {
         while let Some(event) = self.stack.next_event(&self.channel)? {
             match event {
                 Event::Disconnected { .. } => return Err(Broken::Closed),
-                Event::Removed { .. } => return Err(Broken::Io(io::Error::from_raw_os_error(19))), // ENODEV
+                Event::Removed { .. } => return Err(Broken::Io(io::Error::from_raw_os_error(libc::ENODEV))),
                 _ => {}
             }
         }

@@ -175,7 +175,7 @@ fn refused(what: &str, subsystem: &Nqn, error: &tls::Error) -> Error {
         tls::Error::Io(_) => "does the listener take TLS?".into(),
         _ => String::new(),
     };
-    Error::new(what, error.to_string(), hint, 13) // EACCES
+    Error::new(what, error.to_string(), hint, libc::EACCES)
 }
 
 fn handshake(mut stream: Wire, options: &Options, depth: u32) -> Result<TcpLink, Broken> {

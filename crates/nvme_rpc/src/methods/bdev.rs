@@ -417,7 +417,7 @@ fn file_create(state: &mut State, params: &Params, method: &str) -> Outcome {
         if !users.is_empty() {
             let what = format!("refusing to write to {}: it is {}", path.display(), users.join(", and "));
             let insist = "serve it readonly, or start `plimsoll serve` with --allow-mounted-write";
-            return Err(RpcError::new(-16, format!("{what}; {insist}"))); // EBUSY
+            return Err(RpcError::errno(libc::EBUSY, format!("{what}; {insist}")));
         }
     }
     let spec = DeviceSpec {
@@ -496,7 +496,7 @@ fn device_of(method: &str, params: Option<&Value>) -> Option<String> {
 fn no_such(state: &State, name: &str) -> RpcError {
     let devices: Vec<String> = state.target.devices().into_iter().map(|device| device.spec.name).collect();
     let there = if devices.is_empty() { "there are none".into() } else { format!("there are {}", devices.join(", ")) };
-    RpcError::new(-19, format!("No such device: {name}; {there}")) // ENODEV
+    RpcError::errno(libc::ENODEV, format!("No such device: {name}; {there}"))
 }
 
 fn delete(state: &mut State, params: &Params, methods: &[&str]) -> Outcome {
@@ -531,7 +531,10 @@ fn null_resize(state: &mut State, params: &Params) -> Outcome {
     let bytes = params.number("new_size").checked_mul(1 << 20).filter(|bytes| (1..=i64::MAX as u64).contains(bytes));
     let bytes = bytes.ok_or_else(|| RpcError::params("new_size must be 1 MiB to 8 EiB, in MiB"))?;
     if let Some(part) = part_beyond(&state.target.devices(), name, bytes) {
-        return Err(RpcError::new(-16, format!("{part} ends beyond {bytes} bytes of {name}: delete that first"))); // EBUSY
+        return Err(RpcError::errno(
+            libc::EBUSY,
+            format!("{part} ends beyond {bytes} bytes of {name}: delete that first"),
+        ));
     }
     let info = state.target.resize_device(name, Some(bytes)).map_err(refusal)?;
     let is_it = |method: &str, given: &Value| method == "bdev_null_create" && given["name"] == name;
@@ -613,12 +616,12 @@ fn split_delete(state: &mut State, params: &Params) -> Outcome {
     let devices = state.target.devices();
     let parts: Vec<&DeviceInfo> = devices.iter().filter(is_part).collect();
     if parts.is_empty() {
-        return Err(RpcError::new(-19, format!("No such device: {base} is not divided"))); // ENODEV
+        return Err(RpcError::errno(libc::ENODEV, format!("No such device: {base} is not divided")));
     }
     // All or nothing: a part with a device on it keeps the others.
     if let Some(busy) = parts.iter().find(|part| !part.claimed_by.is_empty()) {
         let (part, by) = (&busy.spec.name, busy.claimed_by.join(", "));
-        return Err(RpcError::new(-16, format!("{part} is below {by}: delete that first"))); // EBUSY
+        return Err(RpcError::errno(libc::EBUSY, format!("{part} is below {by}: delete that first")));
     }
     for part in parts {
         let departure = state.target.delete_device(&part.spec.name).map_err(refusal)?;
@@ -763,7 +766,7 @@ fn set_qos_limit(state: &mut State, params: &Params) -> Outcome {
     let devices = state.target.devices();
     let Some(device) = devices.iter().find(|device| device.spec.name == name) else { return Err(no_such(state, name)) };
     if let Some(above) = device.claimed_by.first() {
-        return Err(RpcError::new(-16, format!("{name} is below {above}, which hosts use: limit that"))); // EBUSY
+        return Err(RpcError::errno(libc::EBUSY, format!("{name} is below {above}, which hosts use: limit that")));
     }
     let limits = ["rw_ios_per_sec", "rw_mbytes_per_sec", "r_mbytes_per_sec", "w_mbytes_per_sec"];
     if !limits.iter().any(|limit| params.has(limit)) {
@@ -816,9 +819,8 @@ fn get_histogram(state: &mut State, params: &Params) -> Outcome {
     let name = params.text("name");
     let devices = picked(state, params, state.target.devices(), |device| &device.spec.name)?;
     if !devices.iter().all(|device| device.counts_latencies) {
-        // EFAULT
-        return Err(RpcError::new(
-            -14,
+        return Err(RpcError::errno(
+            libc::EFAULT,
             format!("{name}: latencies are not counted: bdev_enable_histogram enable=true"),
         ));
     }

@@ -56,15 +56,15 @@ pub static METHODS: &[Method] = &[
 fn add_key(state: &mut State, params: &Params) -> Outcome {
     let (name, path) = (params.text("name"), params.text("path"));
     if state.keyring.contains_key(name) {
-        return Err(RpcError::new(-17, format!("a key {name} exists already"))); // EEXIST
+        return Err(RpcError::errno(libc::EEXIST, format!("a key {name} exists already")));
     }
     let key = Key::read(Path::new(path)).map_err(|error| {
         let errno = match error.kind() {
-            ErrorKind::PermissionDenied => 1, // EPERM
-            ErrorKind::InvalidInput => 22,    // EINVAL
-            _ => error.raw_os_error().unwrap_or(5),
+            ErrorKind::PermissionDenied => libc::EPERM,
+            ErrorKind::InvalidInput => libc::EINVAL,
+            _ => error.raw_os_error().unwrap_or(libc::EIO),
         };
-        RpcError::new(-i64::from(errno), format!("{path}: {error}"))
+        RpcError::errno(errno, format!("{path}: {error}"))
     })?;
     state.keyring.insert(name.into(), key);
     state.remember("keyring", "keyring_file_add_key", params.as_given().clone());
@@ -76,7 +76,7 @@ fn remove_key(state: &mut State, params: &Params) -> Outcome {
     let uses = |given: &Value| ["dhchap_key", "dhchap_ctrlr_key", "psk"].iter().any(|param| given[param] == name);
     let user = state.made.iter().filter_map(|step| step.params.as_ref()).find(|given| uses(given));
     if let Some(host) = user.and_then(|given| given["host"].as_str()) {
-        return Err(RpcError::new(-16, format!("{host} uses the key {name}: remove that host first"))); // EBUSY
+        return Err(RpcError::errno(libc::EBUSY, format!("{host} uses the key {name}: remove that host first")));
     }
     if state.keyring.remove(name).is_none() {
         return Err(no_key(name));
@@ -86,7 +86,7 @@ fn remove_key(state: &mut State, params: &Params) -> Outcome {
 }
 
 fn no_key(name: &str) -> RpcError {
-    RpcError::new(-2, format!("there is no key {name}: keyring_file_add_key names one")) // ENOENT
+    RpcError::errno(libc::ENOENT, format!("there is no key {name}: keyring_file_add_key names one"))
 }
 
 fn get_keys(state: &mut State, _: &Params) -> Outcome {

@@ -105,7 +105,7 @@ pub(super) fn why_absent(name: &str) -> Option<&'static str> {
 }
 
 /// The code of an error about something that is not there: ENODEV.
-pub(super) const NO_DEVICE: i64 = -19;
+pub(super) const NO_DEVICE: i64 = -(libc::ENODEV as i64);
 
 /// The time for which a call is tried again before its error is the answer.
 pub(super) fn patience(name: &str, given: Option<&Value>) -> Duration {
@@ -123,10 +123,10 @@ pub(super) fn absent() -> &'static [(&'static str, &'static str)] {
 pub(super) fn refusal(error: nvme_target::Error) -> RpcError {
     let code = match error.kind {
         ErrorKind::Invalid => code::INVALID_PARAMS,
-        ErrorKind::Exists => -17, // EEXIST
+        ErrorKind::Exists => -i64::from(libc::EEXIST),
         ErrorKind::NotFound => NO_DEVICE,
-        ErrorKind::Busy => -16, // EBUSY
-        ErrorKind::Full => -28, // ENOSPC
+        ErrorKind::Busy => -i64::from(libc::EBUSY),
+        ErrorKind::Full => -i64::from(libc::ENOSPC),
         ErrorKind::System => error
             .source
             .as_ref()

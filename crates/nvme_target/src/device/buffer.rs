@@ -18,8 +18,6 @@ const KEPT_REGISTERED: u64 = 256 << 20;
 /// pages is smaller then.
 const HUGE: usize = 2 << 20;
 
-const ENOMEM: i32 = 12;
-
 fn class_of(len: usize) -> usize {
     len.next_power_of_two().max(SMALLEST).trailing_zeros() as usize - SMALLEST.trailing_zeros() as usize
 }
@@ -83,7 +81,7 @@ impl BufferPool {
         let class = class_of(len);
         let bytes = (SMALLEST << class) as u64;
         if class >= CLASSES {
-            return Err(io::Error::from_raw_os_error(ENOMEM));
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
         let buffer = match self.kept[class].pop() {
             Some(buffer) => {
@@ -154,7 +152,7 @@ impl BufferPool {
             }
         }
         if self.used_bytes.saturating_add(bytes) > self.budget_bytes {
-            return Err(io::Error::from_raw_os_error(ENOMEM));
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
         Ok(())
     }

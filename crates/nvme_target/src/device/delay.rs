@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Channel, Device, Done, ECANCELED, Error, Io, Latency, Local};
+use super::{Channel, Device, Done, Error, Io, Latency, Local};
 
 pub(super) struct Delay {
     base: Arc<dyn Device>,
@@ -46,16 +46,8 @@ impl Device for Delay {
         self.base.resize(bytes)
     }
 
-    fn reads_zeros(&self) -> bool {
-        self.base.reads_zeros()
-    }
-
-    fn read_only(&self) -> bool {
-        self.base.read_only()
-    }
-
-    fn direct(&self) -> bool {
-        self.base.direct()
+    fn below(&self) -> Option<&dyn Device> {
+        Some(&*self.base)
     }
 
     fn set_latency(&self, latency: Latency) -> bool {
@@ -131,7 +123,7 @@ impl Channel for DelayChannel {
         for waiting in &mut self.waiting {
             let mine = waiting.iter().position(|(_, ended)| ended.tag == tag);
             if let Some((_, ended)) = mine.and_then(|index| waiting.remove(index)) {
-                done.push(Done { result: Err(ECANCELED), ..ended });
+                done.push(Done { result: Err(libc::ECANCELED), ..ended });
                 return true;
             }
         }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-use super::{Channel, Device, Done, ECANCELED, EIO, Effect, Error, Fault, FaultOn, Io, IoKind, Local};
+use super::{Channel, Device, Done, Effect, Error, Fault, FaultOn, Io, IoKind, Local};
 
 pub(super) struct Faulty {
     base: Arc<dyn Device>,
@@ -66,16 +66,8 @@ impl Device for Faulty {
         self.base.resize(bytes)
     }
 
-    fn reads_zeros(&self) -> bool {
-        self.base.reads_zeros()
-    }
-
-    fn read_only(&self) -> bool {
-        self.base.read_only()
-    }
-
-    fn direct(&self) -> bool {
-        self.base.direct()
+    fn below(&self) -> Option<&dyn Device> {
+        Some(&*self.base)
     }
 
     fn set_faults(&self, faults: &[Fault]) -> bool {
@@ -123,7 +115,7 @@ impl FaultyChannel {
         if changes != self.seen {
             self.seen = changes;
             self.active.clone_from(&self.rules.faults.lock().unwrap_or_else(PoisonError::into_inner));
-            let cleared = |(io, _): (Io, bool)| Done { tag: io.tag, result: Err(EIO), buffer: io.buffer };
+            let cleared = |(io, _): (Io, bool)| Done { tag: io.tag, result: Err(libc::EIO), buffer: io.buffer };
             done.extend(self.stuck.drain(..).map(cleared));
         }
     }
@@ -154,7 +146,7 @@ impl Channel for FaultyChannel {
     fn submit(&mut self, now_ns: u64, mut io: Io, done: &mut Vec<Done>) {
         self.refresh(done);
         match self.fault_of(io.kind) {
-            Some(Effect::Fail) => return done.push(Done { tag: io.tag, result: Err(EIO), buffer: io.buffer }),
+            Some(Effect::Fail) => return done.push(Done { tag: io.tag, result: Err(libc::EIO), buffer: io.buffer }),
             Some(Effect::Never) => return self.stuck.push((io, true)),
             Some(Effect::Stuck) => return self.stuck.push((io, false)),
             Some(Effect::Slow { us }) => {
@@ -188,12 +180,12 @@ impl Channel for FaultyChannel {
                 return false;
             }
             let (io, _) = self.stuck.swap_remove(index);
-            done.push(Done { tag, result: Err(ECANCELED), buffer: io.buffer });
+            done.push(Done { tag, result: Err(libc::ECANCELED), buffer: io.buffer });
             return true;
         }
         if let Some(index) = self.late.iter().position(|(_, ended)| ended.tag == tag) {
             let (_, ended) = self.late.swap_remove(index);
-            done.push(Done { result: Err(ECANCELED), ..ended });
+            done.push(Done { result: Err(libc::ECANCELED), ..ended });
             return true;
         }
         let is_cancelled = self.base.cancel(tag, done);

@@ -10,9 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::uring::{Ends, Held, Uring};
-use super::{Channel, Device, DeviceSpec, Done, EIO, Error, FileLock, Io, Local};
-
-const O_DIRECT: i32 = 0o40000;
+use super::{Channel, Device, DeviceSpec, Done, Error, FileLock, Io, Local};
 
 pub(super) struct File {
     path: PathBuf,
@@ -50,13 +48,13 @@ impl File {
                 .write(!read_only)
                 .create(create_bytes.is_some() && !read_only)
                 .truncate(false)
-                .custom_flags(if direct { O_DIRECT } else { 0 })
+                .custom_flags(if direct { libc::O_DIRECT } else { 0 })
                 .open(path)
         };
         let (file, direct) = match open(direct) {
             // The file system has no direct I/O: I/O goes through its cache then, and `direct` of the device's
             // description tells so.
-            Err(error) if direct && error.raw_os_error() == Some(EINVAL) => (open(false), false),
+            Err(error) if direct && error.raw_os_error() == Some(libc::EINVAL) => (open(false), false),
             opened => (opened, direct),
         };
         let file = file.map_err(|e| Error::system(at("cannot open"), e))?;
@@ -127,8 +125,6 @@ impl File {
         Ok(())
     }
 }
-
-const EINVAL: i32 = 22;
 
 /// The smallest unit of I/O that the file takes.
 fn alignment(file: &fs::File, direct: bool, is_block_device: bool) -> u32 {
@@ -207,7 +203,7 @@ impl Channel for FileChannel {
     fn submit(&mut self, _now_ns: u64, io: Io, done: &mut Vec<Done>) {
         match &mut *self.ring.borrow_mut() {
             Some(ring) => ring.queue(&self.file, self.keeps_allocated, io, &self.ends),
-            None => done.push(Done { tag: io.tag, result: Err(EIO), buffer: io.buffer }),
+            None => done.push(Done { tag: io.tag, result: Err(libc::EIO), buffer: io.buffer }),
         }
     }
 

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use super::{Channel, Device, Done, ENOSPC, Error, Io, IoKind, Local};
+use super::{Channel, Device, Done, Error, Io, IoKind, Local};
 
 /// Bytes of a chunk, which is locked, taken and given back as a whole.
 const CHUNK: u64 = 256 << 10;
@@ -105,7 +105,7 @@ impl Store {
         for (chunk, within, at, part) in pieces(offset, len, CHUNK) {
             let from = &from[at as usize..][..part as usize];
             if self.write_chunk(chunk, within as usize, from).is_none() {
-                return if at > 0 { Ok(at) } else { Err(ENOSPC) };
+                return if at > 0 { Ok(at) } else { Err(libc::ENOSPC) };
             }
         }
         Ok(len)

@@ -80,13 +80,6 @@ pub struct Done {
     pub buffer: Option<Buffer>,
 }
 
-/// EIO: the device failed.
-pub(crate) const EIO: i32 = 5;
-/// ECANCELED: the op was cancelled.
-pub(crate) const ECANCELED: i32 = 125;
-/// ENOSPC: the device has no more memory or space.
-pub(crate) const ENOSPC: i32 = 28;
-
 /// A device, shared by all reactors.
 pub trait Device: Send + Sync {
     /// Bytes per logical block.
@@ -107,19 +100,24 @@ pub trait Device: Send + Sync {
     /// `Invalid` for devices that cannot; `System`.
     fn resize(&self, bytes: Option<u64>) -> Result<(), Error>;
 
+    /// The device below a stacked one, whose properties hold for the stacked one too.
+    fn below(&self) -> Option<&dyn Device> {
+        None
+    }
+
     /// True if reads are always zeros and need no buffer.
     fn reads_zeros(&self) -> bool {
-        false
+        self.below().is_some_and(|below| below.reads_zeros())
     }
 
     /// True if the device refuses writes.
     fn read_only(&self) -> bool {
-        false
+        self.below().is_some_and(|below| below.read_only())
     }
 
     /// True if I/O passes by the page cache.
     fn direct(&self) -> bool {
-        true
+        self.below().is_none_or(|below| below.direct())
     }
 
     /// A text that tells its content from every other content of this machine, and stays the same as long as the

@@ -48,16 +48,8 @@ impl Device for Slice {
         Err(Error::invalid("a part of a split has the size that it was made with: resize the device below"))
     }
 
-    fn reads_zeros(&self) -> bool {
-        self.base.reads_zeros()
-    }
-
-    fn read_only(&self) -> bool {
-        self.base.read_only()
-    }
-
-    fn direct(&self) -> bool {
-        self.base.direct()
+    fn below(&self) -> Option<&dyn Device> {
+        Some(&*self.base)
     }
 }
 

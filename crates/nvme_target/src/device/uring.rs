@@ -23,16 +23,6 @@ const ENTRIES: u32 = 1024;
 /// A piece of zeros written where the file system cannot zero a range by itself.
 const ZEROS_BYTES: usize = 256 << 10;
 
-const FALLOC_FL_KEEP_SIZE: i32 = 1;
-const FALLOC_FL_PUNCH_HOLE: i32 = 2;
-const FALLOC_FL_ZERO_RANGE: i32 = 16;
-const RWF_DSYNC: i32 = 2;
-const EINTR: i32 = 4;
-const EAGAIN: i32 = 11;
-const ENODEV: i32 = 19;
-const EINVAL: i32 = 22;
-const EOPNOTSUPP: i32 = 95;
-
 /// The way in which an op is carried out; a file that does not support one way is served in the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
@@ -143,7 +133,7 @@ impl Uring {
             self.in_ring += 1;
         }
         if self.queued > 0 {
-            // EAGAIN, EBUSY, EINTR: what was not taken stays queued for the next call.
+            // EAGAIN, EBUSY, libc::EINTR: what was not taken stays queued for the next call.
             self.queued -= self.ring.enter(self.queued, 0, ENTER_GETEVENTS, None).unwrap_or(0).min(self.queued);
         } else if self.in_ring > 0 && self.ring.submission().taskrun() {
             // Runs the kernel's deferred work for this thread, so that completions become visible.
@@ -163,16 +153,18 @@ impl Uring {
             }
             (Way::Plain, IoKind::Write) => {
                 let from = start(slot.io.buffer.as_mut(), skip, len);
-                let flags = if slot.io.fua { RWF_DSYNC } else { 0 };
+                let flags = if slot.io.fua { libc::RWF_DSYNC } else { 0 };
                 opcode::Write::new(fd, from.0.cast_const(), from.1).offset(offset).rw_flags(flags as _).build()
             }
             (Way::Plain | Way::Sync, _) => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
-            (Way::ZeroRange, _) => {
-                opcode::Fallocate::new(fd, len).offset(offset).mode(FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE).build()
-            }
-            (Way::PunchHole, _) => {
-                opcode::Fallocate::new(fd, len).offset(offset).mode(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE).build()
-            }
+            (Way::ZeroRange, _) => opcode::Fallocate::new(fd, len)
+                .offset(offset)
+                .mode(libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE)
+                .build(),
+            (Way::PunchHole, _) => opcode::Fallocate::new(fd, len)
+                .offset(offset)
+                .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)
+                .build(),
             (Way::Nothing, _) => opcode::Nop::new().build(),
             (Way::Zeros(done), _) => {
                 let from = start(self.zeros.as_mut(), 0, (len - done).min(ZEROS_BYTES as u64));
@@ -197,10 +189,12 @@ impl Uring {
     fn completed(&mut self, index: usize, result: i32) -> bool {
         let Some(slot) = self.slots.get_mut(index) else { return false };
         let next = match (slot.way, -result) {
-            (_, EINTR | EAGAIN) => Some(slot.way),
-            (Way::ZeroRange, EOPNOTSUPP | EINVAL | ENODEV) if slot.keeps_allocated => Some(Way::Zeros(0)),
-            (Way::ZeroRange, EOPNOTSUPP | EINVAL | ENODEV) => Some(Way::PunchHole),
-            (Way::PunchHole, EOPNOTSUPP | EINVAL | ENODEV) if slot.io.kind == IoKind::WriteZeroes => {
+            (_, libc::EINTR | libc::EAGAIN) => Some(slot.way),
+            (Way::ZeroRange, libc::EOPNOTSUPP | libc::EINVAL | libc::ENODEV) if slot.keeps_allocated => {
+                Some(Way::Zeros(0))
+            }
+            (Way::ZeroRange, libc::EOPNOTSUPP | libc::EINVAL | libc::ENODEV) => Some(Way::PunchHole),
+            (Way::PunchHole, libc::EOPNOTSUPP | libc::EINVAL | libc::ENODEV) if slot.io.kind == IoKind::WriteZeroes => {
                 Some(Way::Zeros(0))
             }
             (Way::Zeros(done), _) if result > 0 && done + (result as u64) < slot.io.len => {
@@ -224,11 +218,13 @@ impl Uring {
         let slot = self.slots.remove(index);
         let result = match (slot.io.kind, slot.way, result) {
             // A hint that the file system cannot take is not an error.
-            (IoKind::Deallocate, _, result) if matches!(-result, EOPNOTSUPP | EINVAL | ENODEV) => Ok(slot.io.len),
+            (IoKind::Deallocate, _, result) if matches!(-result, libc::EOPNOTSUPP | libc::EINVAL | libc::ENODEV) => {
+                Ok(slot.io.len)
+            }
             (_, _, error @ ..0) => Err(-error),
             (IoKind::Read | IoKind::Write, _, moved) => Ok(moved as u64),
             // Without progress the op would go on forever.
-            (_, Way::Zeros(_), 0) => Err(super::EIO),
+            (_, Way::Zeros(_), 0) => Err(libc::EIO),
             _ => Ok(slot.io.len),
         };
         slot.ends.borrow_mut().push(Done { tag: slot.io.tag, result, buffer: slot.io.buffer });

@@ -93,7 +93,7 @@ fn add_host(state: &mut State, params: &Params) -> Outcome {
     let (nqn, host) = (params.text("nqn"), params.text("host"));
     let (credentials, tls_key) = (credentials(state, params)?, tls_key(state, params)?);
     if subsystem(state, nqn)?.hosts.iter().any(|listed| listed == host) {
-        return Err(RpcError::new(-17, format!("{host} is let in to {nqn} already"))); // EEXIST
+        return Err(RpcError::errno(libc::EEXIST, format!("{host} is let in to {nqn} already")));
     }
     // Before the host is let in: it must not get in without its key for a moment.
     let keys = state.keys.clone();
@@ -111,7 +111,7 @@ fn add_host(state: &mut State, params: &Params) -> Outcome {
 fn set_keys(state: &mut State, params: &Params) -> Outcome {
     let (nqn, host) = (params.text("nqn"), params.text("host"));
     if !subsystem(state, nqn)?.hosts.iter().any(|listed| listed == host) {
-        return Err(RpcError::new(-19, format!("{host} is not let in to {nqn}: nvmf_subsystem_add_host"))); // ENODEV
+        return Err(RpcError::errno(libc::ENODEV, format!("{host} is not let in to {nqn}: nvmf_subsystem_add_host")));
     }
     let (credentials, tls_key) = (credentials(state, params)?, tls_key(state, params)?);
     let is_it = |method: &str, given: &Value| {

@@ -50,7 +50,7 @@ const ADDRESS: &[Param] = &[
 /// The subsystem of that NQN.
 fn subsystem(state: &State, nqn: &str) -> Result<SubsystemInfo, RpcError> {
     let found = state.target.subsystems().into_iter().find(|subsystem| subsystem.spec.nqn == nqn);
-    found.ok_or_else(|| RpcError::new(-19, format!("No such subsystem: {nqn}"))) // ENODEV
+    found.ok_or_else(|| RpcError::errno(libc::ENODEV, format!("No such subsystem: {nqn}")))
 }
 
 fn address_of(portal: &Portal) -> Value {

@@ -273,8 +273,8 @@ fn set_manager(state: &mut State, params: &Params, may_manage: bool) -> Outcome 
     let (nqn, host) = (params.text("nqn"), params.text("host"));
     if !state.target.set_manager(nqn, host, may_manage).map_err(refusal)? {
         let why = match may_manage {
-            true => RpcError::new(-17, format!("{host} manages namespaces of {nqn} already")), // EEXIST
-            false => RpcError::new(-19, format!("{host} does not manage namespaces of {nqn}")), // ENODEV
+            true => RpcError::errno(libc::EEXIST, format!("{host} manages namespaces of {nqn} already")),
+            false => RpcError::errno(libc::ENODEV, format!("{host} does not manage namespaces of {nqn}")),
         };
         return Err(why);
     }

@@ -75,7 +75,7 @@ fn create_subsystem(state: &mut State, params: &Params) -> Outcome {
         && state.target.subsystems().len() as u64 + 1 >= u64::from(most)
     {
         let message = format!("there are {most} subsystems, the most that nvmf_set_max_subsystems allows");
-        return Err(RpcError::new(-28, message)); // ENOSPC
+        return Err(RpcError::errno(libc::ENOSPC, message));
     }
     let mut spec = SubsystemSpec::new(params.text("nqn"));
     if let Some(serial) = params.text_if("serial_number") {

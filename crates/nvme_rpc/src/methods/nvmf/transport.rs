@@ -245,7 +245,7 @@ pub(super) fn all_made(state: &State) -> Vec<TransportType> {
 
 fn set_queues(state: &mut State, params: &Params) -> Outcome {
     if !state.has_made("nvmf_create_transport") {
-        return Err(RpcError::new(-19, "there is no transport: call nvmf_create_transport")); // ENODEV
+        return Err(RpcError::errno(libc::ENODEV, "there is no transport: call nvmf_create_transport"));
     }
     let queues = params.number("max_io_qpairs_per_ctrlr");
     state.target.set_queues(queues as u16).map_err(refusal)?;
@@ -305,7 +305,7 @@ fn get_transports(state: &mut State, params: &Params) -> Outcome {
         wanted.retain(|trtype| transport_type(name) == Some(*trtype));
         if wanted.is_empty() {
             let why = format!("transport '{name}' does not exist: {there}");
-            return Err(RpcError::new(-19, why)); // ENODEV
+            return Err(RpcError::errno(libc::ENODEV, why));
         }
     }
     let options = state.target.options();

@@ -52,7 +52,7 @@ pub(crate) struct Devices {
 pub(crate) fn cannot_listen(portal: Portal, error: io::Error) -> Error {
     let remedy = match error.raw_os_error() {
         // rdma_bind_addr(3): the address is of no RDMA device. rdma_create_event_channel(3): rdma_cm is not loaded.
-        Some(libc_errno::ENODEV | libc_errno::EADDRNOTAVAIL | libc_errno::ENOENT) => {
+        Some(libc::ENODEV | libc::EADDRNOTAVAIL | libc::ENOENT) => {
             "; the address must be that of an RDMA device (`rdma link` lists them; docs/nvme-rdma.md makes one in \
              software), and the modules ib_uverbs and rdma_ucm be loaded"
         }
@@ -60,13 +60,6 @@ pub(crate) fn cannot_listen(portal: Portal, error: io::Error) -> Error {
     };
     let line = format!("cannot listen on {portal}: {error}{remedy}");
     Error { kind: ErrorKind::System, message: line, source: Some(error) }
-}
-
-/// Numbers of errors that have remedies.
-mod libc_errno {
-    pub const ENOENT: i32 = 2;
-    pub const ENODEV: i32 = 19;
-    pub const EADDRNOTAVAIL: i32 = 99;
 }
 
 impl Devices {
