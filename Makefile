@@ -62,7 +62,7 @@ test-guest: ## kernels of Debian as hosts, as a target and with emulated drives,
 	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel --test reservations_kernel --test blktests --test nvmet --test nvme_cli --test device_commands --test tls_kernel --test rdma_kernel --test nvmet_rdma --test rdma_own --test zoned --test guest_disks -- --include-ignored --test-threads 1
 	PATH=$$PATH:/usr/sbin $(CARGO) test --locked -p load --test conformance -- --ignored on_the_target_of_linux --test-threads 1
 	PATH=$$PATH:/usr/sbin $(CARGO) test --locked -p verbs --test guest -- --ignored soft_roce
-	PATH=$$PATH:/usr/sbin $(CARGO) test --locked -p nvmf --test target_rdma --test target_rdma_hostile -- --ignored soft_roce
+	PATH=$$PATH:/usr/sbin $(CARGO) test --locked -p nvme_target --test target_rdma --test target_rdma_hostile -- --ignored soft_roce
 
 .PHONY: test-auth
 test-auth: ## authentication against the initiator of Debian 13's kernel

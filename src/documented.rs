@@ -14,7 +14,7 @@ pub const JOB_OPTIONS: &str = "Job options (as fio's)";
 fn named_values() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
     let engines = || job::engines::ENGINES.iter().map(|engine| engine.name).collect();
     let operations = load::smallfiles::OPERATIONS.iter().map(|row| row.name).collect();
-    let methods = nvmf::control::METHODS.iter().flat_map(|subject| subject.iter());
+    let methods = nvme_rpc::METHODS.iter().flat_map(|subject| subject.iter());
     vec![
         ("sweep", "engines", engines()),
         ("compare", "engines", engines()),

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use nvmf::control::client;
-use nvmf::control::params::from_words;
-use nvmf::control::{self, DEFAULT_PATH, Step, find_method};
+use nvme_rpc::params::from_words;
+use nvme_rpc::{DEFAULT_PATH, Step, client, find_method};
 use serde_json::{Value, json};
 
 use crate::command_line::{Arguments, Subcommand};
@@ -73,7 +72,7 @@ fn command() -> Command {
 
 fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     if matches.get_flag("markdown") {
-        output::print(&control::markdown())?;
+        output::print(&nvme_rpc::markdown())?;
         return Ok(Exit::Ok);
     }
     let help = matches.get_flag("help");
@@ -82,7 +81,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
             output::print(&format!("{}\n", command().bin_name("plimsoll rpc").render_long_help()))?;
             return Ok(Exit::Ok);
         }
-        output::print(&control::help(None))?;
+        output::print(&nvme_rpc::help(None))?;
         return Ok(Exit::Ok);
     };
     let words: Vec<&str> = matches.get_many::<String>("params").into_iter().flatten().map(String::as_str).collect();
@@ -93,7 +92,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let method = find_method(name);
     if help || words.iter().any(|word| ["-h", "--help"].contains(word)) {
         let method = method.with_context(|| format!("there is no method {name} (`plimsoll rpc` lists them)"))?;
-        output::print(&control::help(Some(method)))?;
+        output::print(&nvme_rpc::help(Some(method)))?;
         return Ok(Exit::Ok);
     }
     match name.as_str() {
@@ -167,7 +166,7 @@ impl Connection<'_> {
             _ => bail!("load_config takes one file, or none for standard input"),
         };
         let steps =
-            control::parse_configuration(&text).map_err(anyhow::Error::msg).with_context(|| name.to_string())?;
+            nvme_rpc::parse_configuration(&text).map_err(anyhow::Error::msg).with_context(|| name.to_string())?;
         // A target that waits for framework_start_init takes some calls before it, and the others after.
         let now = self.call("rpc_get_methods", Some(&json!({ "current": true })))?;
         let callable = |step: &&Step| now.as_array().is_some_and(|now| now.contains(&json!(step.method)));

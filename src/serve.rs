@@ -11,10 +11,10 @@ use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use measure::figures;
 use measure::units;
-use nvmf::control::http::Http;
-use nvmf::control::{self, Control, DEFAULT_PATH, Ending, Server, Settings, StateDirectory};
-use nvmf::journal::{Entry, Level};
-use nvmf::target::{Limits, Options, Portal, SubsystemInfo, TransportType};
+use nvme_rpc::http::Http;
+use nvme_rpc::{Control, DEFAULT_PATH, Ending, Server, Settings, StateDirectory};
+use nvme_target::journal::{Entry, Level};
+use nvme_target::{Limits, Options, Portal, SubsystemInfo, TransportType};
 use serde_json::{Value, json};
 
 use crate::command_line::{Arguments, Subcommand};
@@ -283,7 +283,7 @@ fn state_directory(
     let Some(path) = matches.get_one::<PathBuf>("state") else { return Ok(None) };
     // From another directory, the same relative path is another disk.
     let mut calls = calls.to_vec();
-    calls.iter_mut().for_each(|(_, params)| control::make_paths_absolute(params));
+    calls.iter_mut().for_each(|(_, params)| nvme_rpc::make_paths_absolute(params));
     let given = match (calls.as_slice(), configuration) {
         ([], None) => Value::Null,
         (calls, configuration) => json!({ "calls": calls, "configuration": configuration }),
@@ -551,7 +551,7 @@ fn serve_metrics(control: &Control, address: SocketAddr) -> anyhow::Result<Http>
     let control = control.clone();
     let page = move || {
         let target = control.target();
-        control::metrics(&target.stats(), &target.subsystems())
+        nvme_rpc::metrics(&target.stats(), &target.subsystems())
     };
     Http::start(address, Box::new(page)).with_context(|| format!("--metrics {address}"))
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use nvmf::journal::{Entry, Journal, Level};
+use nvme_target::journal::{Entry, Journal, Level};
 
 /// The time that a reader of standard error has for the last lines.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -129,10 +129,10 @@ fn a_log_is_replayed_on_a_namespace() {
     served.end();
 }
 
-#[path = "../crates/nvmf/tests/double/mod.rs"]
+#[path = "../crates/nvme_initiator/tests/double/mod.rs"]
 mod double;
 use double::{Mood, Style, Wrong};
-use nvmf::spec::Status;
+use nvme::spec::Status;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -199,7 +199,7 @@ fn faults() -> Vec<Fault> {
 /// A target with the fault in the reads, or in the writes, that `when` names by their number from 0. Writes move by
 /// R2T.
 fn faulty(mood: &Mood, rw: &str, when: impl Fn(u32) -> bool + Send + Sync + 'static) -> (double::Server, String) {
-    let opcode = if rw == WRITE { nvmf::spec::opcode::io::WRITE } else { nvmf::spec::opcode::io::READ };
+    let opcode = if rw == WRITE { nvme::spec::opcode::io::WRITE } else { nvme::spec::opcode::io::READ };
     let (count, mood) = (AtomicU32::new(0), mood.clone());
     let whim: double::Whim = Arc::new(move |command| {
         let is_hit = command.opcode == opcode && when(count.fetch_add(1, Ordering::Relaxed));

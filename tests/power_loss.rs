@@ -4,7 +4,7 @@
 mod common;
 #[path = "common/forgetful_disk.rs"]
 mod forgetful_disk;
-#[path = "../crates/nvmf/tests/raw/mod.rs"]
+#[path = "../crates/nvme_target/tests/raw/mod.rs"]
 mod raw;
 
 use std::collections::{BTreeSet, HashMap};
@@ -17,10 +17,10 @@ use common::loop_device::LoopDevice;
 use common::served::{NQN, Served};
 use common::*;
 use forgetful_disk::ForgetfulDisk;
-use nvmf::pdu::{H2cData, Pdu};
-use nvmf::spec::opcode::io;
-use nvmf::spec::reservation::{RegisterAction, ReservationCommand};
-use nvmf::spec::{Command, CopySource, Range, Sgl, Status};
+use nvme::pdu::{H2cData, Pdu};
+use nvme::spec::opcode::io;
+use nvme::spec::reservation::{RegisterAction, ReservationCommand};
+use nvme::spec::{Command, CopySource, Range, Sgl, Status};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use raw::Host;

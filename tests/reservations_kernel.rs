@@ -2,14 +2,14 @@
 //! killed.
 
 mod common;
-#[path = "../crates/nvmf/tests/raw/mod.rs"]
+#[path = "../crates/nvme_target/tests/raw/mod.rs"]
 mod raw;
 
 use common::guest::{guest_with, guest_without_multipath, has_rig};
 use common::served::Served;
 use common::*;
-use nvmf::spec::Status;
-use nvmf::spec::reservation::{AcquireAction, RegisterAction, ReservationCommand, ReservationType};
+use nvme::spec::Status;
+use nvme::spec::reservation::{AcquireAction, RegisterAction, ReservationCommand, ReservationType};
 use raw::Host;
 
 /// The second host, which has one connection at a time.

@@ -2,7 +2,7 @@
 //! target.
 
 mod common;
-#[path = "../crates/nvmf/tests/raw/mod.rs"]
+#[path = "../crates/nvme_target/tests/raw/mod.rs"]
 mod raw;
 
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ use std::io::Write;
 
 use common::directory;
 use common::served::Served;
-use nvmf::spec::opcode::io::FLUSH;
-use nvmf::spec::{Command, Sgl};
+use nvme::spec::opcode::io::FLUSH;
+use nvme::spec::{Command, Sgl};
 use raw::Host;
 
 const BLOCK: usize = 4096;

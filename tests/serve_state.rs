@@ -1,9 +1,9 @@
 //! `plimsoll serve --state DIR`: the configuration on disk, after kills at every system call of a save.
 
-#[path = "../crates/nvmf/tests/calls/mod.rs"]
+#[path = "../crates/nvme_rpc/tests/calls/mod.rs"]
 mod calls;
 mod common;
-#[path = "../crates/nvmf/tests/raw/mod.rs"]
+#[path = "../crates/nvme_target/tests/raw/mod.rs"]
 mod raw;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,11 +15,11 @@ use std::time::Duration;
 use calls::{Dice, HOSTS, NAMES, SUBSYSTEMS, differences};
 use common::served::{NQN, Served, free_port};
 use common::*;
-use nvmf::control::{Control, Settings, client};
-use nvmf::pdu::Pdu;
-use nvmf::spec::Sgl;
-use nvmf::spec::reservation::{RegisterAction, ReservationCommand};
-use nvmf::target::Options;
+use nvme::pdu::Pdu;
+use nvme::spec::Sgl;
+use nvme::spec::reservation::{RegisterAction, ReservationCommand};
+use nvme_rpc::{Control, Settings, client};
+use nvme_target::Options;
 use raw::Host;
 use serde_json::{Value, json};
 
@@ -140,7 +140,7 @@ fn a_kill_at_every_system_call_of_a_reservation_leaves_the_old_or_the_new_key() 
         let (command, data) =
             ReservationCommand::Register { action, ignores_key: true, persists: Some(true), current: 0, new: key }
                 .command(1);
-        (nvmf::spec::Command { sgl: Sgl::in_capsule(data.len() as u32), ..command }, data)
+        (nvme::spec::Command { sgl: Sgl::in_capsule(data.len() as u32), ..command }, data)
     };
     let kept = || -> Option<u64> {
         let files = std::fs::read_dir(state.join("reservations")).expect("a directory").flatten();

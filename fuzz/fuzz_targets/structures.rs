@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../targets/nvmf.rs"]
+#[path = "../targets/nvme.rs"]
 #[allow(dead_code)]
 mod targets;
 

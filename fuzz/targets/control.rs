@@ -1,11 +1,10 @@
 //! Promises that hold for any bytes on the control socket, in a configuration, and in an authentication.
 
-use nvmf::auth::{Credentials, Entropy, Host, Keys, Policy, Secret};
-use nvmf::control::jsonrpc::{self, RpcError};
-use nvmf::control::params::Params;
-use nvmf::control::stream::{Piece, Splitter};
-use nvmf::control::{METHODS, parse_configuration, parse_state};
-use nvmf::target::{Authenticator, Channel, ExchangeState};
+use nvme::auth::{Authenticator, Channel, Credentials, Entropy, ExchangeState, Host, Keys, Policy, Secret};
+use nvme_rpc::jsonrpc::{self, RpcError};
+use nvme_rpc::params::Params;
+use nvme_rpc::stream::{Piece, Splitter};
+use nvme_rpc::{METHODS, parse_configuration, parse_state};
 
 /// A stream: the same values come out however they are cut, their text in order is what went in, and those that are
 /// JSON are cut where the parser would cut them.

@@ -1,7 +1,7 @@
 //! Promises that hold for any bytes that a peer sends over RDMA.
 
-use nvmf::spec::Sgl;
-use nvmf::spec::rdma::{ConnectAccept, ConnectReject, ConnectRequest, KeyedSgl, RdmaData, Reject};
+use nvme::spec::Sgl;
+use nvme::spec::rdma::{ConnectAccept, ConnectReject, ConnectRequest, KeyedSgl, RdmaData, Reject};
 
 /// Private data and descriptors from a peer: private data are read and written back as they came, or refused; ranges of
 /// descriptors do not wrap around.

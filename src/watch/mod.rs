@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use nvmf::control::http::Http;
+use nvme_rpc::http::Http;
 use observe::passive::Overload;
 use observe::{Host, Observation, Wanted, Watcher};
 

@@ -78,7 +78,7 @@ pub fn text(now: &Now) -> String {
                     head = true;
                 }
                 let op = if op.is_empty() { String::new() } else { format!(",op=\"{op}\"") };
-                let (of, target) = (row.seen.target.kind.name(), nvmf::control::escape_label(&row.seen.target.name));
+                let (of, target) = (row.seen.target.kind.name(), nvme_rpc::escape_label(&row.seen.target.name));
                 let _ = writeln!(page, "plimsoll_watch_{name}{{kind=\"{of}\",target=\"{target}\"{op}}} {value}");
             }
         }

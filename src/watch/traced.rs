@@ -141,7 +141,7 @@ impl TracedDisks {
         let mut total: Vec<_> = found.total.iter().collect();
         total.sort_by_key(|(key, _)| *key);
         for ((name, op), latencies) in total {
-            let labels = format!("kind=\"disk\",target=\"{}\",op=\"{op}\"", nvmf::control::escape_label(name));
+            let labels = format!("kind=\"disk\",target=\"{}\",op=\"{op}\"", nvme_rpc::escape_label(name));
             let mut buckets = latencies.completed.buckets().peekable();
             let mut count = 0;
             for bound_ns in BOUNDS_NS {

@@ -517,7 +517,7 @@ mod tests {
     fn the_environment_says_which() {
         let read = |path: &Path| match path.to_str() {
             Some("/etc/pools") => Ok("[[pool]]\nname = \"file\"\nlanes = [\"/f\"]".to_owned()),
-            _ => Err(std::io::Error::from_raw_os_error(2)),
+            _ => Err(std::io::ErrorKind::NotFound.into()),
         };
         let from = |set: &[(&str, &str)]| {
             let set: Vec<(String, String)> = set.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use nvmf::initiator::Error as NvmeError;
+use nvme_initiator::Error as NvmeError;
 
 /// A failure: the attempt, its object, the cause, and the remedy.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use sys::buffer::{Buffer, Memory};
 
 /// Bytes of a read.
@@ -80,11 +81,12 @@ struct Shared {
 impl Readers {
     fn start(path: &Path) -> Result<Readers, String> {
         let direct = OFlags::DIRECT.bits().cast_signed();
-        let file =
-            File::options().read(true).custom_flags(direct).open(path).map_err(|error| match error.raw_os_error() {
-                Some(22) => "its file system has no O_DIRECT".to_owned(),
+        let file = File::options().read(true).custom_flags(direct).open(path).map_err(|error| {
+            match Errno::from_io_error(&error) {
+                Some(Errno::INVAL) => "its file system has no O_DIRECT".to_owned(),
                 _ => error.to_string(),
-            })?;
+            }
+        })?;
         let blocks = file.metadata().map_err(|error| error.to_string())?.len() / BLOCK;
         if blocks == 0 {
             return Err(format!("{} is shorter than {} KiB", path.display(), BLOCK >> 10));
@@ -135,7 +137,7 @@ impl Shared {
             let block = number.wrapping_mul(0x9e37_79b9_7f4a_7c15 | 1) % self.blocks;
             match rustix::io::pread(&self.file, buffer.as_mut_slice(), block * BLOCK) {
                 Ok(read) => drop(self.bytes.fetch_add(read as u64, Relaxed)),
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(error) => return self.ended(error.raw_os_error()),
             }
         }

@@ -13,7 +13,7 @@ use job::workload::OpKind;
 use measure::Direction;
 use sys::file;
 
-use super::{Completion, Engine, Queued, Request, Setup, Storage};
+use super::{Completion, Engine, Queued, Request, Setup};
 use crate::Error;
 
 /// Time between two attempts to get a lock that another clone holds.
@@ -148,37 +148,7 @@ impl Engine for Locked {
         submitted
     }
 
-    fn begin(&mut self, is_stopped: &dyn Fn() -> bool) -> io::Result<()> {
-        self.engine.begin(is_stopped)
-    }
-
-    fn abandon(&mut self, patience: std::time::Duration) {
-        self.engine.abandon(patience);
-    }
-
-    fn failure(&mut self) -> Option<io::Error> {
-        self.engine.failure()
-    }
-
-    fn reason(&self, errno: i32) -> Option<String> {
-        self.engine.reason(errno)
-    }
-
-    fn disturbances(&self) -> measure::schema::Disturbances {
-        self.engine.disturbances()
-    }
-
-    fn stray_bytes(&self) -> u64 {
-        self.engine.stray_bytes()
-    }
-
-    fn lost_messages(&self) -> u64 {
-        self.engine.lost_messages()
-    }
-
-    fn storage(&mut self) -> Option<&mut dyn Storage> {
-        self.engine.storage()
-    }
+    forward_the_rest!(engine);
 }
 
 #[cfg(test)]

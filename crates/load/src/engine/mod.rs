@@ -30,6 +30,8 @@ mod descriptors;
 pub(crate) mod devices;
 mod exec;
 mod fabrics;
+#[macro_use]
+mod forward;
 mod gfapi;
 mod guasi;
 mod io_uring;

@@ -12,7 +12,7 @@ use measure::Direction;
 use pace::{Admission, Admit, Config, Limits, Op, OpId, Refusal};
 use sys::clock::{Clock, sleep_until_ns};
 
-use super::{Completion, Engine, Queued, Request, Setup, Storage};
+use super::{Completion, Engine, Queued, Request, Setup};
 use crate::Error;
 
 /// Longest wait without a look at the pacer when it names no time.
@@ -183,37 +183,7 @@ impl Engine for Paced {
         }
     }
 
-    fn begin(&mut self, is_stopped: &dyn Fn() -> bool) -> io::Result<()> {
-        self.inner.begin(is_stopped)
-    }
-
-    fn abandon(&mut self, patience: std::time::Duration) {
-        self.inner.abandon(patience);
-    }
-
-    fn failure(&mut self) -> Option<io::Error> {
-        self.inner.failure()
-    }
-
-    fn reason(&self, errno: i32) -> Option<String> {
-        self.inner.reason(errno)
-    }
-
-    fn disturbances(&self) -> measure::schema::Disturbances {
-        self.inner.disturbances()
-    }
-
-    fn stray_bytes(&self) -> u64 {
-        self.inner.stray_bytes()
-    }
-
-    fn lost_messages(&self) -> u64 {
-        self.inner.lost_messages()
-    }
-
-    fn storage(&mut self) -> Option<&mut dyn Storage> {
-        self.inner.storage()
-    }
+    forward_the_rest!(inner);
 }
 
 #[cfg(test)]

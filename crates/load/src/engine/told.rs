@@ -5,12 +5,10 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::os::fd::RawFd;
-use std::time::Duration;
 
 use job::workload::OpKind;
-use measure::schema::Disturbances;
 
-use super::{Completion, Engine, Queued, Request, Setup, Storage};
+use super::{Completion, Engine, Queued, Request, Setup};
 
 /// Bytes of text that go out in one write, so that lines of several processes do not mix in a pipe (PIPE_BUF).
 const WHOLE_BYTES: usize = 4096;
@@ -95,35 +93,5 @@ impl Engine for Told {
         outcome
     }
 
-    fn begin(&mut self, is_stopped: &dyn Fn() -> bool) -> io::Result<()> {
-        self.inner.begin(is_stopped)
-    }
-
-    fn abandon(&mut self, patience: Duration) {
-        self.inner.abandon(patience);
-    }
-
-    fn failure(&mut self) -> Option<io::Error> {
-        self.inner.failure()
-    }
-
-    fn reason(&self, errno: i32) -> Option<String> {
-        self.inner.reason(errno)
-    }
-
-    fn disturbances(&self) -> Disturbances {
-        self.inner.disturbances()
-    }
-
-    fn stray_bytes(&self) -> u64 {
-        self.inner.stray_bytes()
-    }
-
-    fn lost_messages(&self) -> u64 {
-        self.inner.lost_messages()
-    }
-
-    fn storage(&mut self) -> Option<&mut dyn Storage> {
-        self.inner.storage()
-    }
+    forward_the_rest!(inner);
 }

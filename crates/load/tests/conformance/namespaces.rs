@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
-use nvmf::device::{DeviceKind, DeviceSpec};
-use nvmf::target::{NamespaceSpec, SubsystemSpec};
+use nvme_target::device::{DeviceKind, DeviceSpec};
+use nvme_target::{NamespaceSpec, SubsystemSpec};
 use verbs::Either;
 use verbs::double::Fabric;
 
@@ -34,7 +34,7 @@ pub enum Service {
 
 /// A target at work.
 pub enum Target {
-    Here(nvmf::target::Target, SocketAddr),
+    Here(nvme_target::Target, SocketAddr),
     Guest(SocketAddr),
     Linux(Mutex<HashMap<u32, File>>),
 }
@@ -48,7 +48,7 @@ impl Target {
         if service == Service::Linux {
             return Target::Linux(Mutex::default());
         }
-        let target = nvmf::target::Target::start(nvmf::target::Options::default()).unwrap();
+        let target = nvme_target::Target::start(nvme_target::Options::default()).unwrap();
         target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(SUBSYSTEM) }).unwrap();
         let anywhere = "127.0.0.1:0".parse().unwrap();
         let address = match service {

@@ -18,11 +18,11 @@ use job::Job;
 use job::workload::OpKind;
 use measure::Direction;
 use measure::schema::Disturbances;
-use nvmf::initiator::{
+use nvme::spec::{Command, Range, Status, opcode};
+use nvme_initiator::{
     Address, Arena, Arrived, Broken, Buffers, Controller, Done, Error as NvmeError, Issued, Link, Namespace, Options,
     Renewal, Transfer,
 };
-use nvmf::spec::{Command, Range, Status, opcode};
 use pace::Poll;
 use rustix::event::Timespec;
 use sys::clock::monotonic_ns;

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use job::Job;
-use nvmf::auth::{Secret, TlsKey};
-use nvmf::initiator::{Address, Options, RdmaHost, Transport};
+use nvme::auth::{Secret, TlsKey};
+use nvme_initiator::{Address, Options, RdmaHost, Transport};
 
 use super::super::Setup;
 use crate::Error;
