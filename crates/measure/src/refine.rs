@@ -388,7 +388,7 @@ impl Glance {
         // In slices, the noise of one depth is large.
         let (height, first, last) = match plateau(&fit, &self.ln_y, &self.errors) {
             (pooled, first, last) if in_place && first < last => {
-                (highest_half(&self.ln_y, &self.errors, first, last).max(pooled), first, last)
+                (highest_half(&self.ln_y[first..=last], &self.errors[first..=last]).max(pooled), first, last)
             }
             _ => (height, first, last),
         };
@@ -454,22 +454,18 @@ impl Glance {
 }
 
 /// The highest mean of neighbours of the plateau that tell half as much as all of its points together.
-fn highest_half(levels: &[f64], errors: &[f64], first: usize, last: usize) -> f64 {
-    let weight = |index: usize| errors[index].powi(-2);
-    let half = (first..=last).map(weight).sum::<f64>() / 2.0;
-    let mut highest = f64::MIN;
-    for from in first..=last {
+fn highest_half(levels: &[f64], errors: &[f64]) -> f64 {
+    let points: Vec<(f64, f64)> = levels.iter().copied().zip(errors.iter().map(|error| error.powi(-2))).collect();
+    let half = points.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
+    let of = |from: usize| {
         let (mut weights, mut sum) = (0.0, 0.0);
-        for index in from..=last {
-            weights += weight(index);
-            sum += weight(index) * levels[index];
-            if weights >= half {
-                highest = highest.max(sum / weights);
-                break;
-            }
-        }
-    }
-    highest
+        points[from..].iter().find_map(|(level, weight)| {
+            weights += weight;
+            sum += weight * level;
+            (weights >= half).then(|| sum / weights)
+        })
+    };
+    (0..points.len()).filter_map(of).fold(f64::MIN, f64::max)
 }
 
 impl State<'_> {
