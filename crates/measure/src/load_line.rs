@@ -129,7 +129,14 @@ fn line_of(seen: &Seen) -> LoadLine {
     let mut random = Normal(Xoshiro256PlusPlus::seed_from_u64(0x9e37_79b9_7f4a_7c15));
     let drawn: Vec<(Shape, f64)> = (0..REPLICATES)
         .map(|_| {
-            let shape = Shape::of(&seen.ln_x, &levels.drawn(&effects, &mut random), &levels.errors, &levels.confirmed);
+            let drawn = levels.drawn(&effects, &mut random);
+            let mut shape = Shape::of(&seen.ln_x, &drawn, &levels.errors, &levels.confirmed);
+            // A drawn error of three deviations does not make a peak of a depth on the plateau, and move the line there.
+            if shape.is_peak() && !measured.is_peak() && (measured.first..=measured.last).contains(&shape.first) {
+                let (first, last) = (measured.first, measured.last);
+                shape.load_line =
+                    Shape::with(first, last, &seen.ln_x, &drawn, &levels.errors, &levels.confirmed).load_line;
+            }
             (shape, common_shift(&effects, &mut random))
         })
         .collect();
@@ -582,6 +589,9 @@ fn quantile(values: impl Iterator<Item = f64>, q: f64) -> f64 {
 struct Shape {
     /// The mean of the points at the top that differ by no more than their noise.
     pooled: f64,
+    /// The first and the last of those points.
+    first: usize,
+    last: usize,
     /// The highest that a concave curve through the fit may reach, between its points too.
     top: f64,
     /// The earliest and the latest depth at which a concave curve through the fit crosses the load line's level.
@@ -594,8 +604,15 @@ struct Shape {
 impl Shape {
     fn of(ln_x: &[f64], ln_y: &[f64], errors: &[f64], confirmed: &[bool]) -> Shape {
         let weights: Vec<f64> = errors.iter().map(|error| error.powi(-2)).collect();
+        let (_, first, last) = plateau(&unimodal(ln_y, &weights), ln_y, errors);
+        Shape::with(first, last, ln_x, ln_y, errors, confirmed)
+    }
+
+    /// The shape whose plateau goes from one point to another, by their indices.
+    fn with(first: usize, last: usize, ln_x: &[f64], ln_y: &[f64], errors: &[f64], confirmed: &[bool]) -> Shape {
+        let weights: Vec<f64> = errors.iter().map(|error| error.powi(-2)).collect();
         let mut fit = unimodal(ln_y, &weights);
-        let (pooled, first, last) = plateau(&fit, ln_y, errors);
+        let (pooled, _) = pooled(ln_y, errors, first, last);
         // A plateau of several points is flat; a single one may have the true top beside it.
         let top = if first < last {
             let bend = fit.iter().position(|y| *y >= pooled - BEND).unwrap_or(0);
@@ -613,11 +630,18 @@ impl Shape {
         let later = fall.falls_to(pooled + OVERLOAD_FRACTION.ln(), last);
         Shape {
             pooled,
+            first,
+            last,
             top,
             load_line: (curve.rises_to(pooled + line).0, curve.rises_to(top + line).1),
             overload: earlier.zip(later).map(|(earlier, later)| (earlier.0, later.1)),
             last_doubling: curve.last_doubling(),
         }
+    }
+
+    /// True if one point lies above all others.
+    fn is_peak(&self) -> bool {
+        self.first == self.last
     }
 }
 
@@ -633,13 +657,8 @@ pub(crate) fn plateau(fit: &[f64], levels: &[f64], errors: &[f64]) -> (f64, usiz
     let top = (0..fit.len()).max_by(|a, b| surely(a).total_cmp(&surely(b))).map_or(f64::MIN, |index| fit[index]);
     let mut first = fit.iter().position(|y| *y == top).unwrap_or(0);
     let mut last = fit.iter().rposition(|y| *y == top).unwrap_or(0);
-    let pooled = |first: usize, last: usize| {
-        let weight = |index: usize| errors[index].powi(-2);
-        let total: f64 = (first..=last).map(weight).sum();
-        ((first..=last).map(|index| weight(index) * levels[index]).sum::<f64>() / total, total.recip())
-    };
     loop {
-        let (mean, variance) = pooled(first, last);
+        let (mean, variance) = pooled(levels, errors, first, last);
         let joins = |index: usize| {
             let away = (fit[index] - mean).abs();
             let noise = (error(index).powi(2) + variance).sqrt();
@@ -654,6 +673,13 @@ pub(crate) fn plateau(fit: &[f64], levels: &[f64], errors: &[f64]) -> (f64, usiz
             _ => last += 1,
         }
     }
+}
+
+/// The weighted mean of some neighbours, and its variance.
+fn pooled(levels: &[f64], errors: &[f64], first: usize, last: usize) -> (f64, f64) {
+    let weight = |index: usize| errors[index].powi(-2);
+    let total: f64 = (first..=last).map(weight).sum();
+    ((first..=last).map(|index| weight(index) * levels[index]).sum::<f64>() / total, total.recip())
 }
 
 /// The part of the curve before the plateau that is concave, as a logarithm of throughput: from half of the plateau on.

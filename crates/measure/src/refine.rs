@@ -373,6 +373,9 @@ impl Glance {
         }
         away.sort_by(f64::total_cmp);
         let error = if away.is_empty() { EXPECTED_ERROR } else { (1.5 * sorted_quantile(&away, 0.5)).max(1e-3) };
+        // Before visits can differ, the samples within them tell a part of the error.
+        let within = (looks.iter().map(|look| look.within.powi(2)).sum::<f64>() / looks.len().max(1) as f64).sqrt();
+        let error = error.max(within);
         let errors = counts.iter().map(|count| error / count.sqrt()).collect();
         (x.len() >= 3).then_some(Glance { x, ln_y, errors })
     }

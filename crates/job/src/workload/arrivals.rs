@@ -252,8 +252,9 @@ mod tests {
 
     #[test]
     fn bytes_count_by_size_and_directions_apart() {
-        let mut arrivals =
-            Arrivals::new(&job(|rate| (rate.bytes.read, rate.iops.write) = (Some(1000), Some(10))), 0).unwrap();
+        let mut job = job(|rate| (rate.bytes.read, rate.iops.write) = (Some(1000), Some(10)));
+        job.rw.directions = PerDirection { read: true, write: true, trim: false };
+        let mut arrivals = Arrivals::new(&job, 0).unwrap();
         assert_eq!(
             [500, 250, 1000, 1].map(|bytes| arrivals.next(Direction::Read, bytes)),
             [0, SECOND / 2, SECOND * 3 / 4, SECOND * 7 / 4]
