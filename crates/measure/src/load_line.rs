@@ -131,7 +131,7 @@ fn line_of(seen: &Seen) -> LoadLine {
         .map(|_| {
             let drawn = levels.drawn(&effects, &mut random);
             let mut shape = Shape::of(&seen.ln_x, &drawn, &levels.errors, &levels.confirmed);
-            // A drawn error of three deviations does not make a peak of a depth on the plateau, and move the line there.
+            // A drawn error of three deviations makes a peak of a depth on the plateau, which must not move the line.
             if shape.is_peak() && !measured.is_peak() && (measured.first..=measured.last).contains(&shape.first) {
                 let (first, last) = (measured.first, measured.last);
                 shape.load_line =
