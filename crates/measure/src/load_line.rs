@@ -175,7 +175,7 @@ fn line_of(seen: &Seen) -> LoadLine {
     let falling = falls().count() as f64 / REPLICATES as f64;
     let overload = measured.overload.and_then(|bounds| {
         // A fall that the noise alone produces now and then does not count as overload.
-        let often = falling >= 0.95;
+        let often = falling >= 0.975;
         let interval = (quantile(falls().map(|fall| fall.0), 0.025), quantile(falls().map(|fall| fall.1), 0.975));
         often.then(|| seen.estimate(bounds, interval))
     });
