@@ -382,7 +382,10 @@ fn a_dry_run_tells_the_share_and_spreads_nothing() {
         stderr(&output)
     };
     let direct = run(READ);
-    assert!(direct.contains("dry run: 256 of ") && !direct.contains("has one lane"), "{direct}");
+    // fio's first requests may come before the library knows who reads their completions.
+    let told = direct.split("dry run: ").nth(1).and_then(|rest| rest.split(' ').next());
+    let share: u64 = told.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{direct}"));
+    assert!((200..=256).contains(&share) && !direct.contains("has one lane"), "{direct}");
     let buffered = run(&["cat", "one/data"]);
     assert!(buffered.contains("dry run: 0 of ") && buffered.contains("spread with: O_DIRECT"), "{buffered}");
     let command = [&["--dry-run", "--stats-json", "stats.json", "--"], READ].concat();
