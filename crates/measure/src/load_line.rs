@@ -132,7 +132,7 @@ fn line_of(seen: &Seen) -> LoadLine {
             let drawn = levels.drawn(&effects, &mut random);
             let mut shape = Shape::of(&seen.ln_x, &drawn, &levels.errors, &levels.confirmed);
             // A drawn error of three deviations makes a peak of a depth on the plateau, which must not move the line.
-            if shape.is_peak() && !measured.is_peak() && (measured.first..=measured.last).contains(&shape.first) {
+            if shape.is_peak && !measured.is_peak && (measured.first..=measured.last).contains(&shape.first) {
                 let (first, last) = (measured.first, measured.last);
                 shape.load_line =
                     Shape::with(first, last, &seen.ln_x, &drawn, &levels.errors, &levels.confirmed).load_line;
@@ -592,6 +592,8 @@ struct Shape {
     /// The first and the last of those points.
     first: usize,
     last: usize,
+    /// True if one point lies above all others.
+    is_peak: bool,
     /// The highest that a concave curve through the fit may reach, between its points too.
     top: f64,
     /// The earliest and the latest depth at which a concave curve through the fit crosses the load line's level.
@@ -612,36 +614,40 @@ impl Shape {
     fn with(first: usize, last: usize, ln_x: &[f64], ln_y: &[f64], errors: &[f64], confirmed: &[bool]) -> Shape {
         let weights: Vec<f64> = errors.iter().map(|error| error.powi(-2)).collect();
         let mut fit = unimodal(ln_y, &weights);
-        let (pooled, _) = pooled(ln_y, errors, first, last);
+        let is_peak = first == last;
+        let mut around = (first, last);
         // A plateau of several points is flat; a single one may have the true top beside it.
-        let top = if first < last {
-            let bend = fit.iter().position(|y| *y >= pooled - BEND).unwrap_or(0);
+        let mut top = fit.iter().copied().fold(f64::MIN, f64::max);
+        if first < last {
+            let (level, _) = pooled(ln_y, errors, first, last);
+            let bend = fit.iter().position(|y| *y >= level - BEND).unwrap_or(0);
             fit.splice(bend..=last, concave(&ln_x[bend..=last], &ln_y[bend..=last], &weights[bend..=last]));
-            fit[last]
-        } else {
-            fit.iter().copied().fold(f64::MIN, f64::max)
-        };
+            top = fit[bend..=last].iter().copied().fold(f64::MIN, f64::max);
+            // Points below the level of the load line tell nothing of the height.
+            let is_high = |index: &usize| fit[*index] >= top + LOAD_LINE_FRACTION.ln();
+            let mut high = (first..=last).filter(is_high);
+            around.0 = high.next().unwrap_or(first);
+            around.1 = high.last().unwrap_or(around.0);
+        }
+        let (pooled, _) = pooled(ln_y, errors, around.0, around.1);
+        let last = around.1;
         let pooled = pooled.min(top);
         let curve = Fitted { ln_x: ln_x.to_vec(), ln_y: fit };
-        let top = if first < last { top } else { curve.peak() };
+        let top = if is_peak { curve.peak() } else { top };
         let line = LOAD_LINE_FRACTION.ln();
         let fall = curve.only(|depth| depth <= last || confirmed[depth]);
         let earlier = fall.falls_to(top + OVERLOAD_FRACTION.ln(), last);
         let later = fall.falls_to(pooled + OVERLOAD_FRACTION.ln(), last);
         Shape {
             pooled,
-            first,
+            first: around.0,
             last,
+            is_peak,
             top,
             load_line: (curve.rises_to(pooled + line).0, curve.rises_to(top + line).1),
             overload: earlier.zip(later).map(|(earlier, later)| (earlier.0, later.1)),
             last_doubling: curve.last_doubling(),
         }
-    }
-
-    /// True if one point lies above all others.
-    fn is_peak(&self) -> bool {
-        self.first == self.last
     }
 }
 
@@ -892,7 +898,7 @@ mod tests {
         let mut points = sweep(falling, &DEPTHS, 5, 0.01, 8);
         change(&mut points, |x, round| if (x as u32 + round * 7) % 5 < 2 { 0.8 } else { 1.0 });
         let found = find(&points).unwrap();
-        let Answer::Between(low, high) = found.answer() else { panic!("{found:?}") };
+        let Estimate { low, high, .. } = found.load_line.unwrap();
         assert!(low <= 24.0 && high >= 24.0 && low > 4.0, "{found:?}");
         let scatter = found.scatter.as_ref().unwrap();
         assert!(scatter.starts_with("visits to the same point differ by 1"), "{scatter}");
