@@ -7,7 +7,7 @@ use common::*;
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use measure::verdict::CODES;
 use serde_json::Value;
@@ -96,27 +96,19 @@ fn of_files_of_two_sizes(here: &Path) -> BTreeSet<String> {
     found.find(|found| found.contains("threads-uneven")).unwrap_or_default()
 }
 
-/// Has this command run before all other programs of the machine (sched(7), SCHED_FIFO).
-fn before_all_others(here: &Path, words: &[&str]) -> Output {
-    Command::new("chrt").args(["--fifo", "10"]).args(words).current_dir(here).output().unwrap()
-}
-
-/// True if this machine permits it; otherwise it prints why not.
+/// True if this machine lets tests run before other programs; otherwise it prints why not.
 fn has_real_time_scheduling() -> bool {
     if !is_root("run before all other programs") || !has_program("chrt") {
         return false;
     }
-    let tried = before_all_others(Path::new("/"), &["true"]);
-    if !tried.status.success() {
-        skip(&format!("no real-time scheduling here: {}", stderr(&tried).trim()), false);
-    }
-    tried.status.success()
+    let tried = std::thread::spawn(before_other_programs).join().expect("no panic");
+    tried.map_err(|error| skip(&format!("no real-time scheduling here: {error}"), false)).is_ok()
 }
 
 /// Runs this, and the programs that it starts, before the other programs of the machine.
 fn undisturbed<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     let first = || {
-        before_other_programs();
+        let _ = before_other_programs(); // where it is not permitted, the last of several tries stands
         run()
     };
     std::thread::scope(|scope| scope.spawn(first).join().expect("no panic"))
@@ -128,10 +120,10 @@ fn of_a_run_that_nothing_preempts(here: &Path) -> BTreeSet<String> {
     let clones = format!("--numjobs={}", std::thread::available_parallelism().unwrap());
     let load = ["--name=j", "--ioengine=psync", "--filename=data", "--size=1m", "--rw=randread", "--invalidate=0"];
     let time = ["--thread", "--group_reporting", "--time_based", "--runtime=500ms", "--save=busy.json"];
-    let job = [&[env!("CARGO_BIN_EXE_plimsoll"), "run", &clones][..], &load, &time].concat();
+    let job = [&["run", &clones][..], &load, &time].concat();
     // A virtual machine may lose its processors for a while: the last of several tries stands.
     for _ in 0..4 {
-        assert!(before_all_others(here, &job).status.success());
+        undisturbed(|| succeed(here, &job));
         let found = codes(&json_file(&here.join("busy.json")));
         if found.contains("generator-cpu-bound") && found.contains("machine-cpu-bound") {
             return found;

@@ -114,11 +114,13 @@ fn effective_user() -> u32 {
 
 /// Runs the calling thread before the other programs of the machine (sched(7), SCHED_FIFO), where this is permitted.
 /// Threads and programs that the thread starts afterwards inherit the priority, so that other programs do not change
-/// their figures. None of them may need a whole processor.
-pub fn before_other_programs() {
+/// their figures. None of them may need a whole processor for long. The error is the reason why the priority stayed.
+pub fn before_other_programs() -> Result<(), String> {
     let here = std::fs::read_link("/proc/thread-self").expect("/proc");
     let thread = here.file_name().expect("a number");
-    drop(Command::new("chrt").args(["--fifo", "--pid", "10"]).arg(thread).output());
+    let output = Command::new("chrt").args(["--fifo", "--pid", "10"]).arg(thread).output();
+    let output = output.map_err(|error| format!("chrt: {error}"))?;
+    if output.status.success() { Ok(()) } else { Err(stderr(&output).trim().to_string()) }
 }
 
 /// Says that a test does nothing here and why; what the rigs could have installed must be there under CI.

@@ -133,9 +133,11 @@ fn line_of(seen: &Seen) -> LoadLine {
             let mut shape = Shape::of(&seen.ln_x, &drawn, &levels.errors, &levels.confirmed);
             // A drawn error of three deviations makes a peak of a depth on the plateau, which must not move the line.
             if shape.is_peak && !measured.is_peak && (measured.first..=measured.last).contains(&shape.first) {
-                let (first, last) = (measured.first, measured.last);
+                let (level, _) = pooled(&drawn, &levels.errors, measured.first, measured.last);
+                let plateau = (level, measured.first, measured.last);
+                let fit = unimodal(&drawn, &weights(&levels.errors));
                 shape.load_line =
-                    Shape::with(first, last, &seen.ln_x, &drawn, &levels.errors, &levels.confirmed).load_line;
+                    Shape::around(plateau, fit, &seen.ln_x, &drawn, &levels.errors, &levels.confirmed).load_line;
             }
             (shape, common_shift(&effects, &mut random))
         })
@@ -345,6 +347,11 @@ impl LoadLine {
     pub fn hides_overload(&self) -> bool {
         let hidden = self.burst.is_some_and(|burst| burst.hides_overload);
         self.overload.is_none() && (self.unnamed.is_some() || self.scatter.is_some() || self.may_fall || hidden)
+    }
+
+    /// The doubt that keeps the sweep from saying that there is no overload; None without one.
+    pub fn doubt(&self) -> Option<&'static str> {
+        self.may_fall.then_some("the visits allow a fall by 5 %, and do not prove one")
     }
 
     /// The answer of the sweep about the load line. Every table, sentence, tile and title shows this and nothing else.
@@ -605,21 +612,26 @@ struct Shape {
 
 impl Shape {
     fn of(ln_x: &[f64], ln_y: &[f64], errors: &[f64], confirmed: &[bool]) -> Shape {
-        let weights: Vec<f64> = errors.iter().map(|error| error.powi(-2)).collect();
-        let (_, first, last) = plateau(&unimodal(ln_y, &weights), ln_y, errors);
-        Shape::with(first, last, ln_x, ln_y, errors, confirmed)
+        let fit = unimodal(ln_y, &weights(errors));
+        let (level, first, last) = plateau(&fit, ln_y, errors);
+        Shape::around((level, first, last), fit, ln_x, ln_y, errors, confirmed)
     }
 
-    /// The shape whose plateau goes from one point to another, by their indices.
-    fn with(first: usize, last: usize, ln_x: &[f64], ln_y: &[f64], errors: &[f64], confirmed: &[bool]) -> Shape {
-        let weights: Vec<f64> = errors.iter().map(|error| error.powi(-2)).collect();
-        let mut fit = unimodal(ln_y, &weights);
+    /// The shape where the points from one index to another lie on the plateau, with their mean.
+    fn around(
+        (level, first, last): (f64, usize, usize),
+        mut fit: Vec<f64>,
+        ln_x: &[f64],
+        ln_y: &[f64],
+        errors: &[f64],
+        confirmed: &[bool],
+    ) -> Shape {
         let is_peak = first == last;
         let mut around = (first, last);
         // A plateau of several points is flat; a single one may have the true top beside it.
         let mut top = fit.iter().copied().fold(f64::MIN, f64::max);
-        if first < last {
-            let (level, _) = pooled(ln_y, errors, first, last);
+        if !is_peak {
+            let weights = weights(errors);
             let bend = fit.iter().position(|y| *y >= level - BEND).unwrap_or(0);
             fit.splice(bend..=last, concave(&ln_x[bend..=last], &ln_y[bend..=last], &weights[bend..=last]));
             top = fit[bend..=last].iter().copied().fold(f64::MIN, f64::max);
@@ -627,7 +639,7 @@ impl Shape {
             let is_high = |index: &usize| fit[*index] >= top + LOAD_LINE_FRACTION.ln();
             let mut high = (first..=last).filter(is_high);
             around.0 = high.next().unwrap_or(first);
-            around.1 = high.last().unwrap_or(around.0);
+            around.1 = high.next_back().unwrap_or(around.0);
         }
         let (pooled, _) = pooled(ln_y, errors, around.0, around.1);
         let last = around.1;
@@ -681,11 +693,17 @@ pub(crate) fn plateau(fit: &[f64], levels: &[f64], errors: &[f64]) -> (f64, usiz
     }
 }
 
+/// The weights of a least-squares fit: inverse variances.
+pub(crate) fn weights(errors: &[f64]) -> Vec<f64> {
+    errors.iter().map(|error| error.powi(-2)).collect()
+}
+
 /// The weighted mean of some neighbours, and its variance.
 fn pooled(levels: &[f64], errors: &[f64], first: usize, last: usize) -> (f64, f64) {
-    let weight = |index: usize| errors[index].powi(-2);
-    let total: f64 = (first..=last).map(weight).sum();
-    ((first..=last).map(|index| weight(index) * levels[index]).sum::<f64>() / total, total.recip())
+    let weights = weights(&errors[first..=last]);
+    let total: f64 = weights.iter().sum();
+    let sum: f64 = weights.iter().zip(&levels[first..=last]).map(|(weight, level)| weight * level).sum();
+    (sum / total, total.recip())
 }
 
 /// The part of the curve before the plateau that is concave, as a logarithm of throughput: from half of the plateau on.

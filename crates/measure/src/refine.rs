@@ -13,7 +13,7 @@
 //! that decide: those around the load line, those around a limit ([`crate::limit`]), or all.
 
 use crate::limit::{Bracket, Condition, Seen};
-use crate::load_line::{LOAD_LINE_FRACTION, OVERLOAD_FRACTION, plateau};
+use crate::load_line::{LOAD_LINE_FRACTION, OVERLOAD_FRACTION, plateau, weights};
 use crate::schema::Point;
 use crate::slices::{self, Slice};
 use crate::stats::{sorted_quantile, t_quantile};
@@ -382,8 +382,7 @@ impl Glance {
 
     /// The depths that decide, ascending, and why each of them is measured.
     fn decide(&self, state: &State, round: u32) -> Vec<(f64, Why)> {
-        let weights: Vec<f64> = self.errors.iter().map(|error| error.powi(-2)).collect();
-        let fit = unimodal(&self.ln_y, &weights);
+        let fit = unimodal(&self.ln_y, &weights(&self.errors));
         let in_place = state.limits.in_place;
         let height = fit.iter().copied().fold(f64::MIN, f64::max);
         let (first, last) =
@@ -458,7 +457,7 @@ impl Glance {
 
 /// The highest mean of neighbours of the plateau that tell half as much as all of its points together.
 fn highest_half(levels: &[f64], errors: &[f64]) -> f64 {
-    let points: Vec<(f64, f64)> = levels.iter().copied().zip(errors.iter().map(|error| error.powi(-2))).collect();
+    let points: Vec<(f64, f64)> = levels.iter().copied().zip(weights(errors)).collect();
     let half = points.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
     let of = |from: usize| {
         let (mut weights, mut sum) = (0.0, 0.0);

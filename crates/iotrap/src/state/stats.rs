@@ -111,7 +111,7 @@ pub fn ended(pool: &Pool, lane: usize, op: Op, result: i64, latency_ns: u64) {
     }
 }
 
-/// Counts a reason once more on the board; false if there is no board.
+/// Counts a reason once more on the board; false before the board is made.
 #[inline]
 pub fn count_reason(reason: Reason) -> bool {
     let Some(made) = made() else { return false };

@@ -128,8 +128,8 @@ fn tiles(sweep: &SweepResult, curve: &Curve, axis: &str) -> String {
     match &line.overload {
         None if line.unnamed.is_some() => {}
         None if line.hides_overload() => {
-            let why = if line.may_fall { "the visits allow a fall by 5 %, and do not prove one" } else { "" };
-            out.push_str(&tile("Overload", "cannot be told", line.scatter.as_deref().unwrap_or(why), false));
+            let why = line.scatter.as_deref().or(line.doubt()).unwrap_or_default();
+            out.push_str(&tile("Overload", "cannot be told", why, false));
         }
         Some(overload) => {
             let more = format!("95 % interval {} to {}", plain(overload.low), plain(overload.high));

@@ -404,7 +404,7 @@ fn line(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
     match &line.overload {
         None if line.unnamed.is_some() => {}
         None if line.hides_overload() => {
-            let why = if line.may_fall { ": the visits allow a fall by 5 %, and do not prove one" } else { "" };
+            let why = line.doubt().map(|doubt| format!(": {doubt}")).unwrap_or_default();
             let _ = writeln!(out, "overload   cannot be told{why}");
         }
         Some(overload) => {
