@@ -251,7 +251,7 @@ fn every_verdict_fires_from_a_real_run() {
         found
     };
     seen.comes_up(&["rate-limited"], limited_by_rate);
-    let thinking = ["data", "--engine=psync", "--iodepth=1,2,4", "--time=9s", "--thinktime=5ms"];
+    let thinking = ["data", "--engine=psync", "--iodepth=1,2,4", "--time=20s", "--thinktime=5ms"];
     seen.comes_up(&["still-rising", "generator-ceiling"], || undisturbed(|| of_sweep(here, &thinking)));
     // Two rounds or three leave few degrees of freedom.
     seen.comes_up(&["uncertain"], || of_sweep(here, &["data", "--iodepth=1,2,4,8", "--time=4s"]));
