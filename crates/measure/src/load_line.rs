@@ -151,7 +151,9 @@ fn line_of(seen: &Seen) -> LoadLine {
     let typical = if scatter.is_some() { TYPICAL * effects.error } else { 0.0 };
     let low = (low + slowest).min(measured.pooled - typical);
     let high = (high + fastest).max(measured.pooled + typical).min(seen.most(&levels, &effects).max(measured.pooled));
-    let plateau_iops = Estimate { mean: measured.pooled.exp(), low: low.exp(), high: high.exp() };
+    // The sweep met a few accidents: another one meets none, or twice as many.
+    let (low, high) = (low + 2.0 * effects.lost.min(0.0), high + 2.0 * effects.lost.max(0.0));
+    let plateau_iops = Estimate { mean: (measured.pooled + effects.lost).exp(), low: low.exp(), high: high.exp() };
 
     let rise = quantile(drawn.iter().map(|(shape, _)| shape.last_doubling), 0.05);
     let still_rising = measured.last_doubling > RISING_A_DOUBLING && rise > 0.0;
@@ -232,7 +234,10 @@ impl Curve {
         let t = t_quantile(0.975, effects.freedom);
         for point in &mut self.points {
             let Some(index) = seen.x.iter().position(|x| *x == point.x) else { continue };
-            let level = if levels.confirmed[index] { levels.ln_y[index].exp() } else { point.iops.mean };
+            let level = match levels.confirmed[index] {
+                true => (levels.ln_y[index] + effects.lost).exp(),
+                false => point.iops.mean,
+            };
             let factor = (t * levels.errors[index]).exp();
             for estimate in [&mut point.iops, &mut point.bytes_per_second] {
                 let scale = level / mean(&point.samples);

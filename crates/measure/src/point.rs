@@ -9,9 +9,7 @@ impl Point {
     /// with 95 % intervals. Less than half a step at the end of a run does not count as a sample. Without intervals the
     /// whole run is the one sample.
     pub fn of(x: f64, mut job: JobResult) -> Point {
-        let seconds = job.runtime_ns as f64 / 1e9;
-        let whole = job.total_ops() as f64 / if seconds > 0.0 { seconds } else { f64::INFINITY };
-        let samples = several_or(job.iops_over_time(), whole);
+        let samples = job.iops_samples();
         let lat_ns = PerDirection::from_fn(|direction| job.directions[direction].waited_ns().clone());
         // The ramp belongs to this visit; those of several visits have no sum.
         let (backlog, ramp, measured_ns) = (job.backlog, job.ramp.take(), job.runtime_ns);
@@ -88,6 +86,13 @@ impl DirectionResult {
 }
 
 impl JobResult {
+    /// The throughput over time, in ops per second; the whole run is the one sample where intervals give fewer than two.
+    pub(crate) fn iops_samples(&self) -> Vec<f64> {
+        let seconds = self.runtime_ns as f64 / 1e9;
+        let whole = self.total_ops() as f64 / if seconds > 0.0 { seconds } else { f64::INFINITY };
+        several_or(self.iops_over_time(), whole)
+    }
+
     /// Adds a later run of the same job: unlike [`JobResult::merge`], which is for clones that ran together, times add
     /// up and intervals follow one another.
     pub fn append(&mut self, later: JobResult) {

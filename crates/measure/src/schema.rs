@@ -867,6 +867,22 @@ pub struct Slices {
     pub ns: u64,
     /// Of each slice: the logarithm of the throughput of its last half over that of its first.
     pub trends: Vec<f64>,
+    /// Of each slice: how many of the visit's samples it gave.
+    #[serde(default)]
+    pub samples: Vec<u32>,
+}
+
+impl Slices {
+    /// The samples of each slice, from those of the visit; none in results that do not tell them apart.
+    pub(crate) fn parts<'a>(&self, samples: &'a [f64]) -> Vec<&'a [f64]> {
+        let mut rest = samples;
+        let mut part = |count: &u32| {
+            let (part, others) = rest.split_at((*count as usize).min(rest.len()));
+            rest = others;
+            part
+        };
+        self.samples.iter().map(&mut part).filter(|part| !part.is_empty()).collect()
+    }
 }
 
 /// The highest depth or rate at which conditions hold: see "Objectives" in docs/objectives.md.

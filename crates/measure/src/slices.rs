@@ -99,22 +99,35 @@ pub(crate) fn schedule(points: &[Point], depths: &[f64], round: u32, left_ns: u6
         return None;
     }
     let settle_ns = |before: f64, x: f64| SETTLE_NS + (before.max(x) / rate(x) * 1e9) as u64;
-    let cost_ns = |order: &[f64]| -> u64 {
-        let before = [order[order.len() - 1]].into_iter().chain(order.iter().copied());
-        before.zip(order).map(|(before, &x)| settle_ns(before, x) + measured_ns(x)).sum()
-    };
+    let own_ns = |x: f64| settle_ns(x, x) + measured_ns(x);
+    let mut usual_ns: Vec<u64> = depths.iter().map(|&x| own_ns(x)).collect();
+    usual_ns.sort_unstable();
+    let usual_ns = usual_ns[(depths.len() - 1) / 2];
+    // A deep queue that takes as long as several others takes part in one of as many blocks.
+    let takes_part = |block: usize, x: f64| block.is_multiple_of((own_ns(x) / usual_ns).max(1) as usize);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(u64::from(round));
     let square = williams(depths, &mut random);
-    let block_ns = (square.iter().map(|order| cost_ns(order)).sum::<u64>() / square.len() as u64).max(1);
-    let blocks = if block_ns > left_ns { 0 } else { (ROUND_NS.min(left_ns) / block_ns).max(1) };
-    let mut before = 0.0f64;
-    let slice = |&x: &f64| {
+    let (mut slices, mut before, mut spent_ns) = (Vec::new(), 0.0, 0);
+    for (block, order) in square.iter().cycle().enumerate() {
+        let order: Vec<f64> = order.iter().copied().filter(|&x| takes_part(block, x)).collect();
+        let previous = [before].into_iter().chain(order.iter().copied());
+        let costs = previous.zip(&order).map(|(before, &x)| (x, settle_ns(before, x)));
+        let ns: u64 = costs.clone().map(|(x, settle_ns)| settle_ns + measured_ns(x)).sum();
+        let most_ns = if block == 0 { left_ns } else { ROUND_NS.min(left_ns) };
+        if spent_ns + ns > most_ns {
+            break;
+        }
         const SPARE_NS: u64 = 100_000_000;
-        let patience_ns = 3 * settle_ns(before, x) + SPARE_NS;
-        before = x;
-        Slice { x, measured_ns: measured_ns(x), nominal_ns, patience_ns }
-    };
-    Some(square.iter().cycle().take(blocks as usize).flatten().map(slice).collect())
+        slices.extend(costs.map(|(x, settle_ns)| Slice {
+            x,
+            measured_ns: measured_ns(x),
+            nominal_ns,
+            patience_ns: 3 * settle_ns + SPARE_NS,
+        }));
+        spent_ns += ns;
+        before = order[order.len() - 1];
+    }
+    Some(slices)
 }
 
 /// The nanoseconds that a round in slices takes; None where rounds consist of visits.
@@ -162,6 +175,7 @@ impl Point {
     /// of time, and the nominal length of a slice.
     pub fn of_slices(x: f64, slices: Vec<JobResult>, nominal_ns: u64) -> Option<Point> {
         let trends: Vec<f64> = slices.iter().filter_map(trend).collect();
+        let samples: Vec<Vec<f64>> = slices.iter().map(JobResult::iops_samples).collect();
         let mut slices = slices.into_iter();
         let mut whole = slices.next()?;
         let mut count = 1;
@@ -170,10 +184,13 @@ impl Point {
             count += 1;
         }
         let mut point = Point::of(x, whole);
+        let counts: Vec<u32> = samples.iter().map(|samples| samples.len() as u32).collect();
         for visit in &mut point.visits {
-            visit.slices = Some(Slices { count, ns: nominal_ns, trends: trends.clone() });
+            visit.samples = counts.iter().sum();
+            visit.slices = Some(Slices { count, ns: nominal_ns, trends: trends.clone(), samples: counts.clone() });
         }
-        Some(point)
+        point.samples = samples.concat();
+        Some(point.estimated())
     }
 }
 

@@ -16,8 +16,8 @@
 //! The first look chose the depths, so it does not count for those that were confirmed: the luckiest of eleven single
 //! looks is not the plateau (the winner's curse).
 
-use crate::schema::Point;
-use crate::stats::{mean, variance};
+use crate::schema::{Point, Slices, Visit};
+use crate::stats::{mean, sorted_quantile, variance};
 
 /// One visit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,31 +30,104 @@ pub(crate) struct Look {
     pub ln: f64,
     /// The standard error of that logarithm if the samples of the visit are independent of one another.
     pub within: f64,
+    /// The nanoseconds that the visit measured; 0 if unknown.
+    pub ns: f64,
+    /// The logarithm of the visit's whole throughput over that without accidents ([`Accident`]).
+    pub lost: f64,
 }
 
 /// The visits to all points, in the order of the points. A point without recorded visits counts as visited once.
 pub(crate) fn looks(points: &[&Point]) -> Vec<Look> {
+    let accident = Accident::of(points);
     let mut out = Vec::new();
     for (depth, point) in points.iter().enumerate() {
         let mut rest = &point.samples[..];
-        let mut enter = |round: u32, samples: &[f64]| {
-            let level = mean(samples);
+        let mut enter = |visit: &Visit, samples: &[f64]| {
+            let kept = match (&accident, &visit.slices) {
+                (Some(accident), Some(slices)) => accident.without(depth, slices, samples),
+                _ => samples.to_vec(),
+            };
+            let (level, whole) = (mean(&kept), mean(samples));
             if level.is_finite() && level > 0.0 {
-                let count = samples.len().max(1) as f64;
-                let within = if samples.len() > 1 { (variance(samples) / count).sqrt() / level } else { 0.0 };
-                out.push(Look { depth, round, ln: level.ln(), within });
+                let count = kept.len() as f64;
+                let within = if kept.len() > 1 { (variance(&kept) / count).sqrt() / level } else { 0.0 };
+                let lost = if whole > 0.0 { (whole / level).ln() } else { 0.0 };
+                let ns = visit.measured_ns as f64;
+                out.push(Look { depth, round: visit.round, ln: level.ln(), within, ns, lost });
             }
         };
         for visit in &point.visits {
             let (these, others) = rest.split_at((visit.samples as usize).min(rest.len()));
-            enter(visit.round, these);
+            enter(visit, these);
             rest = others;
         }
         if point.visits.is_empty() {
-            enter(0, rest);
+            enter(&Visit::default(), rest);
         }
     }
     out
+}
+
+/// The slices that met an accident: a stall of the storage or of the machine that hits whichever depth is on. One slice
+/// in ten that gives nothing moves the mean of its visit more than the depths differ from one another.
+struct Accident {
+    /// The median throughput of the slices at each depth, a logarithm.
+    medians: Vec<f64>,
+    /// The distance of a slice from that median beyond which it met an accident: for a slice of one nanosecond, and the
+    /// root of its length shrinks it.
+    far: f64,
+}
+
+/// The part of all slices beyond which accidents are a state of the machine, and no slice is left out.
+const OFTEN: f64 = 0.2;
+/// A slice that lies no farther from the others (a logarithm) met no accident, however quiet the others are.
+const NEAR: f64 = 0.1;
+/// Slices below which nothing tells an accident from noise.
+const FEWEST: usize = 12;
+
+impl Accident {
+    /// None where no slice met one, or too many did.
+    fn of(points: &[&Point]) -> Option<Accident> {
+        let mut medians = Vec::new();
+        let mut away = Vec::new();
+        for point in points {
+            let mut levels: Vec<(f64, f64)> = Vec::new();
+            let mut rest = &point.samples[..];
+            for visit in &point.visits {
+                let (these, others) = rest.split_at((visit.samples as usize).min(rest.len()));
+                rest = others;
+                let Some(slices) = &visit.slices else { continue };
+                let level = |part: &[f64]| (mean(part).max(f64::MIN_POSITIVE).ln(), slices.ns as f64);
+                levels.extend(slices.parts(these).into_iter().map(level));
+            }
+            let mut sorted: Vec<f64> = levels.iter().map(|(level, _)| *level).collect();
+            sorted.sort_by(f64::total_cmp);
+            let median = if sorted.is_empty() { 0.0 } else { sorted_quantile(&sorted, 0.5) };
+            medians.push(median);
+            away.extend(levels.iter().map(|(level, ns)| ((level - median).abs(), *ns)));
+        }
+        if away.len() < FEWEST {
+            return None;
+        }
+        let mut scaled: Vec<f64> = away.iter().map(|(away, ns)| away * ns.sqrt()).collect();
+        scaled.sort_by(f64::total_cmp);
+        let far = ANOTHER_STATE * 1.4826 * sorted_quantile(&scaled, 0.5);
+        let found = Accident { medians, far };
+        let count = away.iter().filter(|(away, ns)| *away > found.limit(*ns)).count();
+        (count > 0 && count as f64 <= OFTEN * away.len() as f64).then_some(found)
+    }
+
+    fn limit(&self, ns: f64) -> f64 {
+        (self.far / ns.max(1.0).sqrt()).max(NEAR)
+    }
+
+    /// The samples of the slices of a visit that met no accident; all of them where each slice met one.
+    fn without(&self, depth: usize, slices: &Slices, samples: &[f64]) -> Vec<f64> {
+        let limit = self.limit(slices.ns as f64);
+        let is_usual = |part: &&[f64]| (mean(part).max(f64::MIN_POSITIVE).ln() - self.medians[depth]).abs() <= limit;
+        let kept: Vec<f64> = slices.parts(samples).into_iter().filter(is_usual).flatten().copied().collect();
+        if kept.is_empty() { samples.to_vec() } else { kept }
+    }
 }
 
 /// The effects of depths and of rounds, told apart, from the visits of round 1 and later.
@@ -69,7 +142,7 @@ pub(crate) struct Effects {
     /// The effect of each round, the exploration first, and how many visits it rests on. Those of rounds 1 and later
     /// have mean 0.
     pub rounds: Vec<(f64, usize)>,
-    /// The standard deviation of the error of a visit.
+    /// The standard deviation of the error of a visit of usual length.
     pub error: f64,
     /// The part of `error` that the samples within the visits do not explain: the difference between the moments at
     /// which they were made. The rest is an error of many independent parts, and so a normal one.
@@ -81,6 +154,9 @@ pub(crate) struct Effects {
     pub set_aside: Vec<(usize, f64)>,
     /// The number of visits to each depth in the rounds, by the depth's index: kept, and set aside.
     pub visited: Vec<(u32, u32)>,
+    /// The logarithm of the throughput with accidents over that without: the mean of all visits, for accidents hit
+    /// whichever depth is on.
+    pub lost: f64,
 }
 
 impl Effects {
@@ -96,10 +172,16 @@ impl Effects {
         if design.rounds.len() < 2 || kept.len() <= parameters {
             return None;
         }
-        let Fit { solution, residuals, inverse } = design.fit(&vec![1.0; kept.len()])?;
         let freedom = (kept.len() - parameters) as f64;
-        let error = (residuals.iter().map(|error| error * error).sum::<f64>() / freedom).sqrt();
-        let within = kept.iter().map(|look| look.within.powi(2)).sum::<f64>() / kept.len() as f64;
+        let squares = |residuals: &[f64], weights: &[f64]| {
+            residuals.iter().zip(weights).map(|(error, weight)| weight * error * error).sum::<f64>() / freedom
+        };
+        let alike = vec![1.0; kept.len()];
+        let weights = weights(&kept, squares(&design.fit(&alike)?.residuals, &alike));
+        let Fit { solution, residuals, inverse } = design.fit(&weights)?;
+        let error = squares(&residuals, &weights).sqrt();
+        let within = kept.iter().zip(&weights).map(|(look, weight)| weight * look.within.powi(2)).sum::<f64>();
+        let within = within / kept.len() as f64;
         let Design { depths: confirmed, rounds: numbers, .. } = design;
         let (depths, free) = solution.split_at(confirmed.len());
         let away = |look: &Look| Some(look.ln - depths[confirmed.binary_search(&look.depth).ok()?]);
@@ -122,6 +204,7 @@ impl Effects {
             freedom,
             set_aside: odd.iter().filter_map(|(look, _)| Some((look.depth, away(look)?))).collect(),
             visited: visited(looks, &odd),
+            lost: mean(&looks.iter().map(|look| look.lost).collect::<Vec<f64>>()),
             depths: depths.to_vec(),
             confirmed,
         })
@@ -167,6 +250,32 @@ const ANOTHER_STATE: f64 = 4.5;
 const REWEIGHTED: usize = 12;
 /// A robust deviation below this (a logarithm) sets nothing aside: quiet machines have visits that differ by this much.
 const LEAST_DEVIATION: f64 = 0.003;
+
+/// The largest ratio of the weights of two visits: the parts of the error are themselves estimates.
+const HEAVIEST: f64 = 8.0;
+
+/// A variance below this is 0, rounded.
+const LEAST_VARIANCE: f64 = 1e-18;
+
+/// The weight of each visit, with mean 1: the inverse of its variance, where all visits have the variance `squared` in
+/// the mean. The part of the samples within visits shrinks with the time that a visit measured; the rest is the
+/// difference between moments (a random-effects model: DerSimonian and Laird, "Meta-analysis in clinical trials",
+/// 1986).
+fn weights(looks: &[Look], squared: f64) -> Vec<f64> {
+    let count = looks.len() as f64;
+    if looks.iter().any(|look| look.ns == 0.0) {
+        return vec![1.0; looks.len()];
+    }
+    let of_a_ns = looks.iter().map(|look| look.within.powi(2) * look.ns).sum::<f64>() / count;
+    let within = |look: &Look| of_a_ns / look.ns;
+    let between = (squared - looks.iter().map(within).sum::<f64>() / count).max(0.0);
+    let mut weights: Vec<f64> =
+        looks.iter().map(|look| (between + within(look)).max(LEAST_VARIANCE).recip()).collect();
+    let least = weights.iter().copied().fold(f64::MAX, f64::min);
+    weights.iter_mut().for_each(|weight| *weight = weight.min(HEAVIEST * least));
+    let mean = weights.iter().sum::<f64>() / count;
+    weights.iter().map(|weight| weight / mean).collect()
+}
 
 /// The number of visits to each depth in the rounds: kept, and set aside.
 fn visited(looks: &[Look], odd: &[(Look, bool)]) -> Vec<(u32, u32)> {
@@ -312,7 +421,7 @@ mod tests {
     use super::*;
 
     fn look(depth: usize, round: u32, ln: f64) -> Look {
-        Look { depth, round, ln, within: 0.0 }
+        Look { depth, round, ln, within: 0.0, ns: 0.0, lost: 0.0 }
     }
 
     #[test]
