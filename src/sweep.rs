@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure};
+use clap::builder::ArgPredicate;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use hosts::Part;
 use job::Rank;
@@ -124,6 +125,17 @@ fn command() -> Command {
                 .help("End early when half the 95 % interval of every deciding depth is below this percentage"),
         )
         .arg(
+            Arg::new("until")
+                .long("until")
+                .value_name("FACTOR")
+                .value_parser(values::factor)
+                .conflicts_with_all(["bound", "objectives"])
+                .help(
+                    "Go on until the bounds of the load line are this factor apart, such as 1.2, or --time is over, \
+                     which is 10m then",
+                ),
+        )
+        .arg(
             Arg::new("point-time")
                 .long("point-time")
                 .value_name("TIME")
@@ -135,6 +147,7 @@ fn command() -> Command {
                 .long("time")
                 .value_name("TIME")
                 .value_parser(values::duration)
+                .default_value_if("until", ArgPredicate::IsPresent, "10m")
                 .default_value("40s")
                 .help("Time for the whole sweep; sweep visits every depth once in any case"),
         )
@@ -240,6 +253,8 @@ fn asked(matches: &ArgMatches, words: Vec<OsString>, rank: &Rank) -> anyhow::Res
     );
     let given = |name| matches.get_one::<Duration>(name).copied();
     let duration = |name| given(name).expect("has a default");
+    let until = matches.get_one::<f64>("until").copied();
+    ensure!(until.is_none() || axis.has_load_line(), "--until needs a load line: leave --axis {} out", axis.name());
     let effort = Effort {
         axis,
         across,
@@ -250,7 +265,11 @@ fn asked(matches: &ArgMatches, words: Vec<OsString>, rank: &Rank) -> anyhow::Res
             most: *matches.get_one("precondition-rounds").expect("has a default"),
         }),
         bound: *matches.get_one("bound").expect("has a default"),
-        point_cap: given("point-time").unwrap_or_else(|| LEAST_POINT_TIME.max(duration("time") / 10)),
+        until,
+        point_cap: given("point-time").unwrap_or_else(|| match until {
+            Some(_) => Duration::MAX,
+            None => LEAST_POINT_TIME.max(duration("time") / 10),
+        }),
         total: duration("time"),
         save_every: duration("save-every"),
         ..Effort::default()

@@ -17,6 +17,17 @@ pub fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A factor above 1, as 1.2.
+///
+/// # Errors
+/// The expected form of the value.
+pub fn factor(text: &str) -> Result<f64, String> {
+    match units::parse_number(text) {
+        Ok(factor) if factor > 1.0 && factor.is_finite() => Ok(factor),
+        _ => Err(format!("{text:?} is not a factor: give one above 1, as 1.2")),
+    }
+}
+
 /// `40s`, `2m`, `500ms`; seconds if bare.
 ///
 /// # Errors
@@ -50,6 +61,14 @@ mod tests {
         assert_eq!(percent("100%"), Ok(1.0));
         for bad in ["", "%", "0", "-3%", "101%", "nan", "x"] {
             assert!(percent(bad).unwrap_err().contains("3%"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn factors() {
+        assert_eq!(factor("1.2"), Ok(1.2));
+        for bad in ["", "1", "0.5", "-2", "nan", "inf", "x", "20%"] {
+            assert!(factor(bad).unwrap_err().contains("above 1"), "{bad}");
         }
     }
 

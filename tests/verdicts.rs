@@ -253,6 +253,10 @@ fn every_verdict_fires_from_a_real_run() {
     seen.comes_up(&["rate-limited"], limited_by_rate);
     let thinking = ["data", "--engine=psync", "--iodepth=1,2,4", "--time=20s", "--thinktime=5ms"];
     seen.comes_up(&["still-rising", "generator-ceiling"], || undisturbed(|| of_sweep(here, &thinking)));
+    // A queue of 128 requests takes 0.25 s at that rate, and the sweep has room for less than 16 of its turns.
+    let deep = ["--engine=null", "--iodepth=1..1024", "--time=3s", "--rate_iops=500"];
+    seen.fires(&["depths-left-out"], &of_sweep(here, &deep));
+    seen.comes_up(&["wider-than-asked"], || of_sweep(here, &["data", "--until=1.0001", "--time=12s"]));
     // Two rounds or three leave few degrees of freedom.
     seen.comes_up(&["uncertain"], || of_sweep(here, &["data", "--iodepth=1,2,4,8", "--time=4s"]));
 

@@ -359,6 +359,14 @@ impl LoadLine {
         self.may_fall.then_some("the visits allow a fall by 5 %, and do not prove one")
     }
 
+    /// The factor between the bounds of the load line; None where the sweep names neither a depth nor bounds.
+    pub fn factor(&self) -> Option<f64> {
+        match self.answer() {
+            Answer::At(Estimate { low, high, .. }) | Answer::Between(low, high) => Some(high / low),
+            Answer::Beyond | Answer::Unnamed(_) => None,
+        }
+    }
+
     /// The answer of the sweep about the load line. Every table, sentence, tile and title shows this and nothing else.
     pub fn answer(&self) -> Answer<'_> {
         match (&self.unnamed, self.still_rising, self.load_line) {

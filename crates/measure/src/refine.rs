@@ -13,8 +13,8 @@
 //! that decide: those around the load line, those around a limit ([`crate::limit`]), or all.
 
 use crate::limit::{Bracket, Condition, Seen};
-use crate::load_line::{LOAD_LINE_FRACTION, OVERLOAD_FRACTION, plateau, weights};
-use crate::schema::Point;
+use crate::load_line::{LOAD_LINE_FRACTION, OVERLOAD_FRACTION, find, plateau, weights};
+use crate::schema::{Answer, Point};
 use crate::slices::{self, Slice};
 use crate::stats::{sorted_quantile, t_quantile};
 use crate::unimodal::unimodal;
@@ -65,6 +65,8 @@ pub struct Limits {
     pub finest_limit: f64,
     /// True if the depth can change while the load goes on: rounds consist of slices ([`crate::slices`]).
     pub in_place: bool,
+    /// Rounds go on until the bounds of the load line are this factor apart, instead of until `bound`.
+    pub until: Option<f64>,
     /// The last round of the sweep that this one resumes, or 0: the machine may be another by now, so the sweep begins
     /// a new round instead of completing that one.
     pub closed: u32,
@@ -83,8 +85,18 @@ impl Limits {
             finest: 1.2,
             finest_limit: 1.1,
             in_place: false,
+            until: None,
             closed: 0,
         }
+    }
+
+    /// The first depth of `asked` (ascending) whose queue, at the throughput of the depth before it, takes so long for
+    /// one turn that few visits to it would fit into the time of the curve; and the nanoseconds of that turn.
+    pub fn too_slow(&self, asked: &[f64], points: &[Point]) -> Option<(f64, u64)> {
+        let next = asked.iter().copied().find(|&x| !points.iter().any(|point| point.x == x))?;
+        let before = points.iter().filter(|point| point.x < next).max_by(|a, b| a.x.total_cmp(&b.x))?;
+        let turn_ns = (next / before.iops.mean.max(1e-9) * 1e9) as u64;
+        (turn_ns > self.curve_cap_ns / TURNS).then_some((next, turn_ns))
     }
 }
 
@@ -143,6 +155,8 @@ pub enum Done {
     OutOfTime,
 }
 
+/// Turns of a queue that have to fit into the time of a curve.
+pub const TURNS: u64 = 16;
 /// Rounds below which no error is believed: three visits to a depth leave it two degrees of freedom.
 const FEWEST_ROUNDS: u32 = 4;
 /// Rounds that must be left for a new depth: a depth that was visited once or twice cannot be told from an accident.
@@ -319,7 +333,15 @@ impl State<'_> {
         if deciding.is_empty() {
             return true;
         }
-        if rounds < FEWEST_ROUNDS || deciding.iter().any(|(_, why)| *why != Why::Again) {
+        if rounds < FEWEST_ROUNDS {
+            return false;
+        }
+        // A curve that still rises has no bounds that come closer.
+        let line = self.limits.until.and_then(|factor| Some((factor, find(self.points)?)));
+        if let Some((factor, line)) = line.filter(|(_, line)| line.answer() != Answer::Beyond) {
+            return line.factor().is_some_and(|apart| apart <= factor);
+        }
+        if deciding.iter().any(|(_, why)| *why != Why::Again) {
             return false;
         }
         // Points of a limit decide only as long as the limit is not sure.

@@ -504,6 +504,7 @@ fn limits() -> Limits {
         finest: 1.2,
         finest_limit: 1.1,
         in_place: false,
+        until: None,
         closed: 0,
     }
 }

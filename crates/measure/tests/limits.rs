@@ -458,6 +458,7 @@ fn sweep(system: &System, random: &mut Random) -> Limit {
         finest: 1.2,
         finest_limit,
         in_place: false,
+        until: None,
         closed: 0,
     };
     let (mut curve, mut spent_ns, mut steps) = (Curve::default(), 0, 0);

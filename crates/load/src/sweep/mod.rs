@@ -84,6 +84,8 @@ pub struct Effort {
     /// Half of the 95 % confidence interval, relative to the mean, at which the depths that decide are known well
     /// enough.
     pub bound: f64,
+    /// Goes on until the bounds of the load line are within this factor, or the time is over.
+    pub until: Option<f64>,
     /// The time for which a visit to a depth measures.
     pub first: Duration,
     /// The longest time for which a depth is measured, all visits together.
@@ -103,6 +105,7 @@ impl Default for Effort {
             objectives: Vec::new(),
             precondition: None,
             bound: 0.005,
+            until: None,
             first: Duration::from_millis(400),
             point_cap: Duration::from_secs(4),
             total: Duration::from_secs(40),
@@ -563,6 +566,8 @@ struct Open {
     /// The points without slices, as long as slices are believed.
     whole: Vec<Point>,
     spent_ns: u64,
+    /// True if depths whose queues take too long are left out.
+    skips: bool,
     is_resumed: bool,
     is_done: bool,
 }
@@ -585,13 +590,16 @@ fn curves(
         let began = Instant::now();
         let earlier = std::mem::take(&mut variant.earlier);
         let earlier_ns = resume::spent_ns(&earlier);
+        // Bounds cannot be closer than the depths are.
+        let finest = effort.until.map_or(f64::INFINITY, f64::sqrt);
         let mut limits = Limits {
             bound: effort.bound,
+            until: effort.until,
             first_ns: nanos(effort.first),
             point_cap_ns: nanos(effort.point_cap),
             curve_cap_ns: earlier_ns + cap_ns,
             closed: resume::last_round(&earlier),
-            finest: effort.axis.values().map_or(f64::INFINITY, Values::finest),
+            finest: effort.axis.values().map_or(f64::INFINITY, Values::finest).min(finest),
             in_place: variant.in_place && earlier.memory.is_none(),
             finest_limit: if effort.axis.is_rate() { FINEST_RATE } else { FINEST_DEPTH },
         };
@@ -629,6 +637,7 @@ fn curves(
             whole: Vec::new(),
             spent_ns: earlier_ns + nanos(began.elapsed()),
             is_resumed: earlier_ns > 0,
+            skips: goal.line && !matches!(effort.axis.values(), Some(Values::List(_))),
             is_done: false,
         });
     }
@@ -638,6 +647,15 @@ fn curves(
             if one.is_done || stop.load(Ordering::Relaxed) {
                 one.is_done = true;
                 continue;
+            }
+            if one.skips
+                && let Some((x, turn_ns)) = one.limits.too_slow(&one.asked, &curve.points)
+            {
+                let deepest = one.asked.iter().copied().fold(x, f64::max);
+                let needed_ns = turn_ns as f64 * deepest / x * refine::TURNS as f64;
+                let axis = effort.axis.name();
+                verdicts.push(verdict::depths_left_out(&curve.label, axis, x, turn_ns as f64, needed_ns));
+                one.asked.retain(|asked| *asked < x);
             }
             let counted = reserve(&one.asked, &curve.points, one.spent_ns, &one.limits);
             let step = refine::next(&goal, &one.asked, &curve.points, counted, &one.limits);
@@ -697,7 +715,12 @@ fn curves(
         }
         measured(&curves);
     }
-    Ok((concluded(curves, effort), verdicts))
+    let curves = concluded(curves, effort);
+    let asked = effort.until.filter(|_| !stop.load(Ordering::Relaxed));
+    verdicts.extend(asked.iter().flat_map(|&factor| {
+        curves.iter().filter_map(move |curve| verdict::wider_than_asked(curve, factor))
+    }));
+    Ok((curves, verdicts))
 }
 
 /// The curves that have points, with the answers and the verdicts that follow from their points.

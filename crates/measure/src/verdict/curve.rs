@@ -6,7 +6,7 @@ use super::job::{clones, has_rate, seconds};
 use super::{Severity, Verdict, verdict};
 use crate::Direction;
 use crate::axis::{AxisKind, flag, place};
-use crate::figures::{axis_value, change, count, percent};
+use crate::figures::{axis_value, change, count, nanoseconds, percent};
 use crate::limit::KEEPS_UP;
 use crate::schema::{Answer, Curve, Estimate, Limit, Point, Preconditioning, Visit};
 use crate::stats::relative_half_width;
@@ -334,6 +334,31 @@ pub fn replay_behind(iops: f64, recorded: f64, threads_unknown: bool) -> Verdict
         means,
         advice,
     )
+}
+
+/// The verdict on a curve that ends below `x` because a queue of that depth takes `turn_ns` nanoseconds for one turn; all
+/// values that were asked for need a sweep of `needed_ns`.
+pub fn depths_left_out(label: &str, axis: &str, x: f64, turn_ns: f64, needed_ns: f64) -> Verdict {
+    verdict(
+        "depths-left-out",
+        Severity::Note,
+        format!("{label} ends below {}: a queue of that depth takes {} for one turn", place(axis, x), nanoseconds(turn_ns)),
+        "The measured part of the curve is right. Deeper queues would have had too few visits.",
+        &format!("Give the sweep --time {}m, or a list: {} 1,16,256.", (needed_ns / 60e9).ceil(), flag(axis)),
+    )
+}
+
+/// The verdict on a curve whose bounds are farther apart than the factor that `--until` asked for; None if they are not.
+pub fn wider_than_asked(curve: &Curve, asked: f64) -> Option<Verdict> {
+    let apart = curve.line.as_ref()?.factor().filter(|apart| *apart > asked)?;
+    let by = |factor: f64| format!("{factor:.2}");
+    Some(verdict(
+        "wider-than-asked",
+        Severity::Note,
+        format!("{}: the bounds of the load line are a factor of {} apart, not {}", curve.label, by(apart), by(asked)),
+        "The bounds are right, and wider than --until asks for.",
+        "Give the sweep more --time, or quiet the machine.",
+    ))
 }
 
 /// The verdict on a curve that ended because the value `x` of `axis` cannot be run at all, for the reason given.
