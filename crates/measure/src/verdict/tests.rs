@@ -511,9 +511,9 @@ fn doubtful(axis: &str) -> Vec<Verdict> {
     };
     let mut all = for_curve(&curve, axis, None).verdicts;
     all.push(depth_not_possible("io_uring", axis, 131_072.0, "too many threads"));
-    all.push(depths_left_out("io_uring", axis, 131_072.0, 5.1e9, 160e9));
     let rising = LoadLine { plateau_iops: near(1e6, 0.01), still_rising: true, ..LoadLine::default() };
     if matches!(axis, "iodepth" | "numjobs") {
+        all.push(depths_left_out("io_uring", axis, 131_072.0, 5.1e9, 160e9));
         all.extend(for_curve(&Curve { line: Some(rising), ..curve }, axis, Some(near(1e6, 0.01))).verdicts);
     }
     all
