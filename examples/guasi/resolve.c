@@ -1,5 +1,6 @@
 /*
- * Looks up the names of hosts, all at once. getaddrinfo(3) is no system call: any function that blocks can be submitted.
+ * Looks up the names of hosts, all at once. getaddrinfo(3) is not a system call, but any
+ * function that blocks can be submitted.
  *
  *     cc -O2 resolve.c $(pkg-config --cflags --libs guasi) -o resolve && ./resolve localhost example.org
  */
