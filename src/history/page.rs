@@ -87,7 +87,7 @@ fn dates(first: f64, last: f64) -> Axis {
     const MOST: f64 = 6.0;
     let steps = [60.0, 300.0, 900.0, HOUR, 3.0 * HOUR, 6.0 * HOUR, 12.0 * HOUR]
         .into_iter()
-        .chain([1.0, 2.0, 7.0, 14.0, 28.0, 91.0, 182.0, 364.0].map(|days| days * DAY));
+        .chain([1.0, 2.0, 3.0, 4.0, 7.0, 14.0, 28.0, 56.0, 91.0, 182.0, 364.0].map(|days| days * DAY));
     // One result has a day of its own.
     let (first, last) = if last > first { (first, last) } else { (first - DAY / 2.0, first + DAY / 2.0) };
     let years = 364.0 * DAY * ((last - first) / (364.0 * DAY * MOST)).ceil();

@@ -245,6 +245,8 @@ const BOTTOM: f64 = 46.0;
 const ROW: f64 = 17.0;
 /// The width of a character of the text, generously.
 const CHARACTER: f64 = 6.7;
+/// The same of bold text.
+const BOLD: f64 = 7.2;
 
 /// The beginning of every chart, up to its title: the name for programs that read a page aloud is the title, and the
 /// description follows. Text is escaped.
@@ -490,9 +492,18 @@ impl Chart {
             }
             let label = escape(&rule.label);
             if rule.vertical {
-                // The label stands above the plot in a separate row, so that labels of near markers never collide.
-                let anchor = if at > (left + right) / 2.0 { "end" } else { "start" };
-                let text_x = if anchor == "end" { at - 5.0 } else { at + 5.0 };
+                // The label stands above the plot in a separate row, so that labels of near markers never collide; and on
+                // the side of its line that has room for it.
+                let (before, after) = (at - 9.0, right + RIGHT - at - 9.0);
+                let wide = rule.label.chars().count() as f64 * BOLD;
+                let is_before = if at > (left + right) / 2.0 {
+                    before >= wide || before > after
+                } else {
+                    after < wide && before > after
+                };
+                let (anchor, text_x, room) =
+                    if is_before { ("end", at - 5.0, before) } else { ("start", at + 5.0, after) };
+                let label = escape(&shortened(&rule.label, room * CHARACTER / BOLD));
                 if rule.has_line {
                     let _ = write!(
                         out,
@@ -863,6 +874,20 @@ mod tests {
         assert!(svg.contains(">load line 4 to 16</text>"), "{svg}");
         let marked = line().mark_x(8.0, Some((4.0, 16.0)), "load line 8", None).svg();
         assert_eq!(marked.matches("class=\"rule").count(), 1);
+    }
+
+    #[test]
+    fn the_label_of_a_line_stands_on_the_side_that_has_room() {
+        let long = "numjobs 2: load line 24";
+        for at in [1.0, 8.0, 10.0, 64.0] {
+            let line = Series::line("a", vec![(1.0, 1.0), (64.0, 2.0)]);
+            let svg = chart(line).mark_x(at, None, long, None).size(360.0, 300.0).svg();
+            let mark = svg.split("<text class=\"mark").nth(1).unwrap();
+            let x: f64 = mark.split("x=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+            let wide = long.len() as f64 * BOLD;
+            let (from, to) = if mark.contains("text-anchor=\"end\"") { (x - wide, x) } else { (x, x + wide) };
+            assert!(from >= 0.0 && to <= 360.0 && mark.contains(long), "{at}: {from} to {to}: {mark:.200}");
+        }
     }
 
     #[test]
