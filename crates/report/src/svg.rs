@@ -245,7 +245,7 @@ const BOTTOM: f64 = 46.0;
 const ROW: f64 = 17.0;
 /// The width of a character of the text, generously.
 const CHARACTER: f64 = 6.7;
-/// The same of bold text.
+/// The width of a character of bold text, generously.
 const BOLD: f64 = 7.2;
 
 /// The beginning of every chart, up to its title: the name for programs that read a page aloud is the title, and the
@@ -492,8 +492,8 @@ impl Chart {
             }
             let label = escape(&rule.label);
             if rule.vertical {
-                // The label stands above the plot in a separate row, so that labels of near markers never collide; and on
-                // the side of its line that has room for it.
+                // The label stands above the plot in a separate row, so that labels of near markers never collide. It
+                // stands on the side of its line that has room.
                 let (before, after) = (at - 9.0, right + RIGHT - at - 9.0);
                 let wide = rule.label.chars().count() as f64 * BOLD;
                 let is_before = if at > (left + right) / 2.0 {
