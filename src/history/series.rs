@@ -83,7 +83,8 @@ impl Series {
     /// The parts of the system that another one had replaced when a result was measured, by the index of its entry: the
     /// name of the part, the one before and the new one. A part that a result does not record is not compared.
     pub fn renewals(&self) -> Vec<(usize, &'static str, &str, &str)> {
-        let parts: [(&str, fn(&Entry) -> &str); 3] = [
+        type Part = fn(&Entry) -> &str;
+        let parts: [(&str, Part); 3] = [
             ("kernel", |entry| &entry.kernel),
             ("firmware", |entry| &entry.firmware),
             ("version of Plimsoll", |entry| &entry.version),
