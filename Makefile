@@ -5,6 +5,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .NOTPARALLEL:
 PREFIX ?= /usr/local
+# Where cargo builds: every rule and every script of this tree looks there.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 3600
@@ -49,7 +51,7 @@ coverage: ## the intervals on synthetic truth: sweeps with a known load line (20
 
 .PHONY: test-loom
 test-loom: ## every interleaving of the queues of guasi, and of its workers, signals and cancellations: seconds once built
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom timeout 600 $(CARGO) test --locked -p guasi --release --lib
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom timeout 600 $(CARGO) test --locked -p guasi --release --lib
 
 .PHONY: test-stress
 test-stress: ## six minutes of cancelled calls in guasi, and its C programs under ThreadSanitizer
@@ -76,12 +78,12 @@ test-power: ## a thousand power failures below a target's file and its state, an
 .PHONY: soak
 soak: ## a target under hostile peers, resets and namespaces that come and go, beside verified loads, for SOAK_SECONDS
 	$(CARGO) build --release --locked
-	rigs/soak.py target/release/plimsoll $(SOAK_SECONDS)
+	rigs/soak.py $(TARGET)/release/plimsoll $(SOAK_SECONDS)
 
 .PHONY: test-slurm
 test-slurm: ## a job of Slurm's on four hosts of our own, by srun (root; Debian's slurmctld slurmd slurm-client munge)
 	$(CARGO) build --release --locked --features mpi
-	rigs/slurm.sh target/release/plimsoll
+	rigs/slurm.sh $(TARGET)/release/plimsoll
 
 .PHONY: test-nfs-model
 test-nfs-model: ## random programs under the interposer on real NFS, beside a model of their files (each version ends within 8 minutes)
@@ -94,7 +96,12 @@ test-calls: ## 800,000 random calls with random arguments under the interposer a
 .PHONY: test-programs
 test-programs: ## programs of others without the interposer and with it; installs them (root, Debian)
 	$(CARGO) build --release --locked --package plimsoll --package iotrap
-	rigs/programs.sh
+	PLIMSOLL=$(TARGET)/release/plimsoll rigs/programs.sh
+
+.PHONY: test-documents
+test-documents: ## the commands of README and docs/ as they are written, each as a newcomer types it: some minutes
+	$(CARGO) build --release --locked
+	tests/as-written $(TARGET)/release
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZ_SECONDS (needs cargo-fuzz and a nightly toolchain)
@@ -104,22 +111,22 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (needs cargo-fuzz and a nightly toolc
 .PHONY: bench
 bench: ## measure against the peers, both sides in one run, on a quiet machine
 	$(CARGO) build --release --locked
-	bench/versus_fio.py --plimsoll target/release/plimsoll
+	bench/versus_fio.py --plimsoll $(TARGET)/release/plimsoll
 
 .PHONY: docs
 docs: ## write docs/options.md and docs/rpc.md from the tables of the program
 	$(CARGO) build --locked
-	target/debug/plimsoll man --options > docs/options.md
-	target/debug/plimsoll rpc --markdown > docs/rpc.md
+	$(TARGET)/debug/plimsoll man --options > docs/options.md
+	$(TARGET)/debug/plimsoll rpc --markdown > docs/rpc.md
 
 .PHONY: build
 build: ## the release build with its manual pages and completions: what `make install` installs
 	$(CARGO) build --release --locked
-	packaging/pages target/release target/docs
+	packaging/pages $(TARGET)/release $(TARGET)/docs
 
 .PHONY: install
 install: ## install what `make build` has built, below PREFIX (DESTDIR is respected; FIO_LINK=1 adds a link named fio)
-	packaging/install target/release target/docs "$(DESTDIR)" "$(PREFIX)"
+	packaging/install $(TARGET)/release $(TARGET)/docs "$(DESTDIR)" "$(PREFIX)"
 
 .PHONY: uninstall
 uninstall: ## remove what `make install` and `make install-guasi` installed
@@ -127,17 +134,23 @@ uninstall: ## remove what `make install` and `make install-guasi` installed
 
 .PHONY: deb
 deb: build libguasi ## Debian packages in target/deb: plimsoll, libiotrap, libguasi0, libguasi-dev
-	packaging/deb target/release target/docs target/guasi target/deb
+	packaging/deb $(TARGET)/release $(TARGET)/docs $(TARGET)/guasi $(TARGET)/deb
+
+.PHONY: deb-mpi
+deb-mpi: build libguasi ## the packages, and plimsoll-mpi beside them (Debian: libopenmpi-dev openmpi-bin)
+	CARGO_TARGET_DIR=$(abspath $(TARGET))/mpi $(CARGO) build --release --locked --features mpi --bin plimsoll
+	packaging/deb $(TARGET)/release $(TARGET)/docs $(TARGET)/guasi $(TARGET)/deb $(TARGET)/mpi/release
 
 .PHONY: libguasi
 libguasi: ## libguasi.so.0 with its headers, ready to link against, in target/guasi
-	crates/guasi/link-shared.sh target/guasi release
+	crates/guasi/link-shared.sh $(TARGET)/guasi release
 
 .PHONY: install-guasi
 install-guasi: ## install what `make libguasi` has built: the library, its headers, manual page and pkg-config file
-	@test -e target/guasi/libguasi.a || { echo "make install-guasi: nothing is built: run \`make libguasi\` first"; exit 1; }
-	crates/guasi/install.sh target/guasi $(PREFIX)
+	@test -e $(TARGET)/guasi/libguasi.a || { echo "make install-guasi: nothing is built: run \`make libguasi\` first"; exit 1; }
+	crates/guasi/install.sh $(TARGET)/guasi $(PREFIX)
+	@[ -n "$(DESTDIR)" ] || echo "make install-guasi: run \`ldconfig\` once, so that programs find $(PREFIX)/lib/libguasi.so.0"
 
 .PHONY: fio-engine
 fio-engine: ## fio-guasi.so, the external engine for the installed fio, in target/guasi
-	compat/fio/build.sh target/guasi release
+	compat/fio/build.sh $(TARGET)/guasi release

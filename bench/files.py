@@ -207,7 +207,7 @@ def pairs(repeats, ours_side, their_side):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plimsoll", default="target/release/plimsoll")
+    parser.add_argument("--plimsoll", default=os.environ.get("CARGO_TARGET_DIR", "target") + "/release/plimsoll")
     parser.add_argument("--fio", default="fio")
     parser.add_argument("--smallfile", default=os.environ.get("SMALLFILE", "smallfile_cli.py"))
     parser.add_argument("--repeats", type=int, default=5)

@@ -14,6 +14,7 @@ load line (97 % of the highest) to the greatest depth, over the highest. Target 
 import argparse
 import contextlib
 import json
+import os
 import signal
 import statistics
 import subprocess
@@ -59,7 +60,7 @@ class Target:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plimsoll", default="target/release/plimsoll")
+    parser.add_argument("--plimsoll", default=os.environ.get("CARGO_TARGET_DIR", "target") + "/release/plimsoll")
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--block", default="128k")

@@ -120,7 +120,7 @@ def p99_us(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plimsoll", default="target/release/plimsoll")
+    parser.add_argument("--plimsoll", default=os.environ.get("CARGO_TARGET_DIR", "target") + "/release/plimsoll")
     parser.add_argument("--peers", type=int, default=1000)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=5)

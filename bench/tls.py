@@ -40,7 +40,7 @@ def key_file(directory, digest, size):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plimsoll", default="target/release/plimsoll")
+    parser.add_argument("--plimsoll", default=os.environ.get("CARGO_TARGET_DIR", "target") + "/release/plimsoll")
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--pin", action="store_true")

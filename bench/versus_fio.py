@@ -63,7 +63,7 @@ def fill(path, size):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plimsoll", default="target/release/plimsoll")
+    parser.add_argument("--plimsoll", default=os.environ.get("CARGO_TARGET_DIR", "target") + "/release/plimsoll")
     parser.add_argument("--fio", default="fio")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))

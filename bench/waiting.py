@@ -95,7 +95,7 @@ def place(command, cpu):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plimsoll", default="target/release/plimsoll")
+    parser.add_argument("--plimsoll", default=os.environ.get("CARGO_TARGET_DIR", "target") + "/release/plimsoll")
     parser.add_argument("--before")
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=5)

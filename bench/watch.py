@@ -69,7 +69,7 @@ def cost(arguments, options, root, counters):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--program", default=f"{ROOT}/target/release/plimsoll")
+    parser.add_argument("--program", default=os.environ.get("CARGO_TARGET_DIR", f"{ROOT}/target") + "/release/plimsoll")
     parser.add_argument("--devices", type=int, default=1000)
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--interval", type=float, default=1.0, metavar="SECONDS")

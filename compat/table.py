@@ -51,7 +51,7 @@ IOR = [
     _flag("E", "leaves the old file and its blocks in place", "-w"),
     _flag("F", "a file for each task"),
     _flag("g", "the total is the sum of the slowest open, transfer and close", ""),
-    _flag("h", "prints the head of the script"),
+    _flag("h", "prints the options"),
     _flag("k", "keeps the file"),
     _flag("r", "reads", "-w"),
     _flag("R", "reads once more after a read, with verify=crc32c; the write needs -R or -W too", "-w -r"),
@@ -101,6 +101,7 @@ MDTEST = [
     _does("e", "the bytes of a read: those of -w", "-e 1", "-w 4k", shows="bound"),
     _does("i", "--iterations", "-i 2"),
     _does("I", "--files-per-dir", "-I 2"),
+    _flag("h", "prints the options"),
     _does("n", "--files", "-n 8"),
     _does("N", "--neighbour", "-N 1"),
     _does("p", "a pause before each iteration", "-p 1", shows="pause"),
@@ -204,6 +205,14 @@ class Tool:
     def refuse(self, what):
         print(f"{self.name}: {what}", file=sys.stderr)
         sys.exit(2)
+
+    def help(self, head):
+        """Prints the head of the script, then each option that is done with what it does here."""
+        print(f"{head.strip()}\n\nOptions:")
+        for row in self.rows.values():
+            if row.does is not None:
+                option = shown(self.name, row).strip("`") + (" VALUE" if row.value else "")
+                print(f"  {option:<34} {row.does}")
 
     def row(self, option, shown):
         """The row of an option that is done; any other is refused by name."""

@@ -256,7 +256,7 @@ test_14() { local us; for us in 5.6 5.7 5.8 6; do SERVE_ARGS="--pacing rate:$us"
 
 find_plimsoll() {
   [ -z "$PLIMSOLL" ] || return 0
-  for PLIMSOLL in target/release/plimsoll "$(command -v plimsoll || true)"; do [ -x "$PLIMSOLL" ] && return; done
+  for PLIMSOLL in "${CARGO_TARGET_DIR:-target}/release/plimsoll" "$(command -v plimsoll || true)"; do [ -x "$PLIMSOLL" ] && return; done
   fail "there is no plimsoll: cargo build --release, or PLIMSOLL=/path/to/plimsoll"
 }
 

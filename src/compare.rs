@@ -30,7 +30,9 @@ fn command() -> Command {
         .long_about(
             "Runs two job files, or one job with two engines, in turns A B A B; or reads two results of run, sweep or \
              files. Prints the difference of B from A with its 95 % confidence interval. Exit status 3: B is slower \
-             than allowed. Exit status 4: a run is invalid, or the runs allow no conclusion.",
+             than --fail-if-slower allows. Exit status 4: a run is invalid, also without --fail-if-slower; or \
+             --fail-if-slower has no answer, because its figure says `cannot tell`. A difference that may be noise \
+             (`undecided`) gives status 0.",
         )
         .override_usage(
             "plimsoll compare [ARGUMENTS] A.fio B.fio [--JOB-OPTION=VALUE]...\n       \

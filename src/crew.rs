@@ -32,7 +32,8 @@ pub enum Joined {
 /// The message of a build without MPI that mpirun or srun starts.
 #[cfg(not(feature = "mpi"))]
 const NO_MPI: &str = "this build of plimsoll runs on one host: for mpirun and srun, build it with `cargo build --release \
-                      --features mpi` (Debian: apt-get install libopenmpi-dev openmpi-bin) and install it on all hosts";
+                      --features mpi` (Debian: apt-get install libopenmpi-dev openmpi-bin), or install the package \
+                      plimsoll-mpi, on all hosts";
 
 /// Joins the ranks that mpirun or srun has started together with this process.
 ///
@@ -65,9 +66,23 @@ fn team(interrupt: &Interrupt) -> Result<Team, String> {
 
 #[cfg(not(feature = "mpi"))]
 fn team(_interrupt: &Interrupt) -> Result<Team, String> {
+    hand_over()?;
     let grace = launch::grace(|_| None);
     let _ = (Flags::default(), Identity { host: String::new(), machine: 1, version: version().into(), grace });
     Err(NO_MPI.into())
+}
+
+/// Becomes plimsoll-mpi, the same program with MPI, where that package is installed beside this program. Returns where
+/// it is not.
+#[cfg(not(feature = "mpi"))]
+fn hand_over() -> Result<(), String> {
+    use std::os::unix::process::CommandExt;
+    let beside = std::env::current_exe().ok().map(|program| program.with_file_name("plimsoll-mpi"));
+    let Some(program) = beside.filter(|program| program.exists()) else { return Ok(()) };
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_default();
+    let error = std::process::Command::new(&program).arg0(name).args(words).exec();
+    Err(format!("cannot start {}: {error}", program.display()))
 }
 
 /// The version that all ranks must have in common. The tests find it in copies of the program and change it there.

@@ -24,6 +24,7 @@ mod lanes;
 mod live_load;
 mod man;
 mod output;
+mod picture;
 mod progress;
 mod report;
 mod rpc;

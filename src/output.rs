@@ -30,6 +30,7 @@ pub fn style_of(terminal: &console::Term) -> Style {
         colour: terminal.is_term() && console::colors_enabled(),
         ascii: ascii_only(|name| std::env::var(name).ok()),
         width,
+        cuts_names: terminal.is_term(),
     }
 }
 
@@ -270,8 +271,24 @@ pub fn write_result(path: &Path, text: &str) -> anyhow::Result<()> {
 /// # Errors
 /// A file that cannot be read or is not a result.
 pub fn read(path: &Path) -> anyhow::Result<Document> {
+    Ok(read_among(path, 1)?.expect("the only file is a result, or an error"))
+}
+
+/// A saved result, one of `count` that were given; None with a warning if there are others and this file is not a
+/// result: `*.json` names whatever lies in a directory.
+///
+/// # Errors
+/// A file that cannot be read; the only one, if it is not a result.
+pub fn read_among(path: &Path, count: usize) -> anyhow::Result<Option<Document>> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    report::read_document(&bytes).with_context(|| format!("cannot take {} as a result", path.display()))
+    match report::read_document(&bytes) {
+        Ok(document) => Ok(Some(document)),
+        Err(error) if count > 1 => {
+            warn(&[format!("{} is left out: {error}", path.display())]);
+            Ok(None)
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot take {} as a result", path.display())),
+    }
 }
 
 /// The arguments `--save` and `--html`, and the names that are used without them.

@@ -3,14 +3,15 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
-use clap::{Arg, ArgMatches, Command, value_parser};
+use anyhow::{bail, ensure};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use measure::schema::Document;
 use report::html::{self, NamedDocument};
 
 use crate::command_line::{Arguments, Subcommand};
 use crate::exit::Exit;
 use crate::output;
+use crate::picture;
 
 /// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
@@ -44,15 +45,39 @@ fn command() -> Command {
                 .default_value("html")
                 .help("Format; json (fio's schema) and ndjson (intervals) are for results of run only"),
         )
+        .arg(
+            Arg::new("chart")
+                .long("chart")
+                .value_name("NAME.svg|NAME.png")
+                .action(ArgAction::Append)
+                .value_parser(picture::file)
+                .conflicts_with_all(["output", "format"])
+                .help(
+                    "Write one chart to a file instead of the page: the chart whose name the file's name ends with, \
+                     such as latency.svg or before-iops.svg, else the first one; the output lists the names. png \
+                     needs rsvg-convert",
+                ),
+        )
 }
 
 fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let paths: Vec<&PathBuf> = matches.get_many("results").expect("required").collect();
-    let named = |path: &&PathBuf| Ok(NamedDocument { name: path.display().to_string(), document: output::read(path)? });
+    let named = |path: &&PathBuf| -> anyhow::Result<Option<NamedDocument>> {
+        let document = output::read_among(path, paths.len())?;
+        Ok(document.map(|document| NamedDocument { name: path.display().to_string(), document }))
+    };
     if let Some(path) = matches.get_one::<String>("output").filter(|path| *path != "-") {
         output::try_apart(&[Path::new(path)], paths.iter().copied().cloned())?;
     }
-    let documents = paths.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?;
+    let charts: Vec<&PathBuf> = matches.get_many("chart").into_iter().flatten().collect();
+    let files: Vec<&Path> = charts.iter().map(|path| path.as_path()).collect();
+    output::try_apart(&files, paths.iter().copied().cloned())?;
+    let documents = paths.iter().filter_map(|path| named(path).transpose()).collect::<anyhow::Result<Vec<_>>>()?;
+    ensure!(!documents.is_empty(), "none of these files is a result: give those that --save has written");
+    if !files.is_empty() {
+        picture::write_all(&html::pictures(&documents), &files)?;
+        return Ok(Exit::Ok);
+    }
     let format = matches.get_one::<String>("format").expect("has a default").as_str();
     let text = if format == "html" {
         html::render(&documents)

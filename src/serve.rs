@@ -76,7 +76,7 @@ fn command() -> Command {
         .arg(
             one("block-size", "BYTES")
                 .conflicts_with("config")
-                .help("Bytes of a block [default: 4096; for block devices their block size]"),
+                .help("Bytes of a block [default: 4096 for --null and --mem; for --file 512, or as many as the device or direct I/O needs]"),
         )
         .arg(many(
             "listen",

@@ -434,6 +434,26 @@ fn read_whole(mut file: std::fs::File) -> String {
     text
 }
 
+/// The script that runs the commands as they are written finds those of all pages, and knows why it leaves others out.
+#[test]
+fn most_commands_can_run_as_they_are_written() {
+    if !has_program("python3") {
+        return;
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_plimsoll")).parent().unwrap();
+    let output = Command::new(root().join("tests/as-written")).arg("--list").arg(program).output().unwrap();
+    let text = stdout(&output);
+    assert!(output.status.success(), "{text}{}", stderr(&output));
+    let count = |begin: &str| text.lines().filter(|line| line.starts_with(begin)).count();
+    assert!(count("runs  ") >= 50 && count("skipped  ") >= 50, "{text}");
+    for command in ["README.md:7: plimsoll sweep", "plimsoll report *.json", "plimsoll rpc nvmf_get_stats"] {
+        assert!(text.lines().any(|line| line.starts_with("runs  ") && line.contains(command)), "{command}: {text}");
+    }
+    for line in text.lines().filter(|line| line.starts_with("skipped  ")) {
+        assert!(line.matches(": ").count() >= 2, "a reason: {line}");
+    }
+}
+
 /// Every block of commands runs, scaled down, or says why it does not.
 #[test]
 fn every_block_of_commands_runs_or_says_why_not() {

@@ -143,3 +143,39 @@ fn other_files_of_a_directory_are_skipped_and_other_arguments_refused() {
     assert!(refused(place.path(), &["history", "empty"]).contains("no result of a sweep over iodepth"));
     assert!(refused(place.path(), &["history", "0.json", "--html", "no/such/h.html"]).contains("no/such"));
 }
+
+/// Results lie by their date, and a kernel, a firmware or a version that was replaced is marked and told.
+#[test]
+fn parts_of_the_system_that_changed_are_named() {
+    let place = directory();
+    results(place.path(), &level(100_000.0, 12));
+    let mut names: Vec<_> = (0..12).map(|day| format!("{}.json", (day * 7) % 31)).collect();
+    for (index, name) in names.drain(..).enumerate() {
+        let path = place.path().join(&name);
+        let mut sweep = json_file(&path);
+        sweep["provenance"]["machine"]["kernel"] = if index < 5 { "Linux 6.1.0" } else { "Linux 6.12.48" }.into();
+        sweep["provenance"]["version"] = if index < 9 { "0.1.0" } else { "0.2.0" }.into();
+        file(place.path(), &name, sweep.to_string());
+    }
+    let text = stdout(&succeed(place.path(), &["history", "."]));
+    assert!(text.contains("kernel changed at 2024-10-09 00:00:00 UTC: Linux 6.1.0 -> Linux 6.12.48"), "{text}");
+    assert!(text.contains("version of Plimsoll changed at 2024-10-13 00:00:00 UTC: 0.1.0 -> 0.2.0"), "{text}");
+    let seen = json(&succeed(place.path(), &["history", ".", "--json"]));
+    assert_eq!(seen[0]["results"][5]["kernel"], "Linux 6.12.48", "{seen}");
+    let page = page_of(place.path());
+    for part in [">kernel</text>", ">version of Plimsoll</text>", ">2024-10-08</text>", "date (UTC)"] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+/// A pipe has room for whole names; other files of `*.json` are left out.
+#[test]
+fn names_are_whole_in_a_pipe() {
+    let place = directory();
+    let name = format!("plimsoll-sweep-of-a-volume-with-{}.json", "a-very-long-name-".repeat(8));
+    file(place.path(), &name, swept("/dev/sda", DAY_MS, 100_000.0, 16.0));
+    file(place.path(), "other.json", "{}");
+    let output = succeed(place.path(), &["history", &name, "other.json"]);
+    assert!(stdout(&output).contains(&name), "{}", stdout(&output));
+    assert!(stderr(&output).contains("other.json is left out"), "{}", stderr(&output));
+}

@@ -64,7 +64,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     }
     let mut sweeps = Vec::new();
     let mut skipped = 0;
-    for path in paths {
+    for &path in &paths {
         if path.is_dir() {
             for file in files_of(path)? {
                 match output::read(&file) {
@@ -74,9 +74,11 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
             }
             continue;
         }
-        match output::read(path)? {
-            Document::Sweep(sweep) => sweeps.push((path.clone(), sweep)),
-            _ => return Err(anyhow!("{} is not the result of a sweep", path.display())),
+        match output::read_among(path, paths.len())? {
+            Some(Document::Sweep(sweep)) => sweeps.push((path.clone(), sweep)),
+            Some(_) if paths.len() == 1 => return Err(anyhow!("{} is not the result of a sweep", path.display())),
+            Some(_) => skipped += 1,
+            None => {}
         }
     }
     if skipped > 0 {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use measure::change::{self, ChangePoint};
 use measure::figures;
-use measure::schema::{Answer, Curve, Disturbances, Estimate, LoadLine, SweepResult};
+use measure::schema::{Answer, Curve, Disturbances, Estimate, LoadLine, Storage, SweepResult};
 
 /// The probability that noise alone shows any change on the whole page.
 const ALPHA: f64 = 0.05;
@@ -27,6 +27,10 @@ pub struct Entry {
     pub file: String,
     /// The program's version that measured.
     pub version: String,
+    /// The kernel of the machine.
+    pub kernel: String,
+    /// The firmware of the disks; empty where it is not known.
+    pub firmware: String,
     /// The events that distort the sweep's figures.
     pub disturbances: Disturbances,
     /// The curve's line; None if there was none.
@@ -74,6 +78,26 @@ impl Series {
     /// Each value of a figure with the index of its entry.
     pub fn figure(&self, figure: Figure) -> Vec<(usize, Estimate)> {
         self.entries.iter().enumerate().filter_map(|(index, entry)| Some((index, entry.figure(figure)?))).collect()
+    }
+
+    /// The parts of the system that another one had replaced when a result was measured, by the index of its entry: the
+    /// name of the part, the one before and the new one. A part that a result does not record is not compared.
+    pub fn renewals(&self) -> Vec<(usize, &'static str, &str, &str)> {
+        type Part = fn(&Entry) -> &str;
+        let parts: [(&str, Part); 3] = [
+            ("kernel", |entry| &entry.kernel),
+            ("firmware", |entry| &entry.firmware),
+            ("version of Plimsoll", |entry| &entry.version),
+        ];
+        let mut out = Vec::new();
+        for (name, part) in parts {
+            let known: Vec<(usize, &str)> =
+                self.entries.iter().map(part).enumerate().filter(|(_, part)| !part.is_empty()).collect();
+            let changed = known.windows(2).filter(|pair| pair[0].1 != pair[1].1);
+            out.extend(changed.map(|pair| (pair[1].0, name, pair[0].1, pair[1].1)));
+        }
+        out.sort_by_key(|renewal| renewal.0);
+        out
     }
 
     /// The changes of a figure, in order.
@@ -160,11 +184,22 @@ fn name_of(sweep: &SweepResult, curve: &Curve) -> String {
     parts.join(" ")
 }
 
+/// The revisions of the firmware of all disks, each once.
+fn firmware(storage: &Storage) -> String {
+    let mut all: Vec<&str> = storage.disks.iter().map(|disk| disk.firmware.as_str()).collect();
+    all.retain(|firmware| !firmware.is_empty());
+    all.sort_unstable();
+    all.dedup();
+    all.join(" + ")
+}
+
 fn entry(path: &Path, sweep: &SweepResult, curve: &Curve) -> Entry {
     Entry {
         started_unix_ms: sweep.provenance.started_unix_ms,
         file: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         version: sweep.provenance.version.clone(),
+        kernel: sweep.provenance.machine.kernel.clone(),
+        firmware: firmware(&sweep.storage),
         disturbances: curve.disturbances(),
         line: curve.line.clone(),
     }
@@ -206,6 +241,28 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_the_system_that_were_replaced_are_named() {
+        let on = |started_unix_ms, kernel: &str, firmware: &str, version: &str| {
+            let (path, mut sweep) = swept("/dev/sda", "/dev/sda", "A", started_unix_ms);
+            sweep.storage.disks[0].firmware = firmware.into();
+            (sweep.provenance.machine.kernel, sweep.provenance.version) = (kernel.into(), version.into());
+            (path, sweep)
+        };
+        let history = of(&[
+            on(1, "Linux 6.1", "F1", "0.1.0"),
+            on(2, "Linux 6.1", "", "0.1.0"),
+            on(3, "Linux 6.12", "F1", "0.1.0"),
+            on(4, "Linux 6.12", "F2", "0.2.0"),
+        ]);
+        let expected = [
+            (2, "kernel", "Linux 6.1", "Linux 6.12"),
+            (3, "firmware", "F1", "F2"),
+            (3, "version of Plimsoll", "0.1.0", "0.2.0"),
+        ];
+        assert_eq!(history[0].renewals(), expected);
+    }
+
+    #[test]
     fn two_disks_on_one_path_are_two_histories() {
         let on = |serial: &str, started_unix_ms| swept("a scratch file in /mnt", "/mnt", serial, started_unix_ms);
         let name = "a scratch file in /mnt psync";
@@ -217,8 +274,8 @@ mod tests {
     #[test]
     fn the_reason_is_that_of_the_sweep() {
         let reason = |line: Option<LoadLine>| {
-            let (file, version) = (String::new(), String::new());
-            Entry { started_unix_ms: 0, file, version, disturbances: Disturbances::default(), line }.reason()
+            let curve = Curve { line, ..Curve::default() };
+            entry(Path::new("a.json"), &SweepResult::default(), &curve).reason()
         };
         let rising = LoadLine { still_rising: true, ..LoadLine::default() };
         assert_eq!(reason(Some(rising.clone())), "the curve is still rising");

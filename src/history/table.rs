@@ -22,7 +22,7 @@ fn part(series: &Series, style: Style) -> String {
         cells.extend(cells_of(load_line, plain));
         table.row(cells);
     }
-    let mut out = format!("{}\n{}", series.name, table.cut(style.width.saturating_sub(2)).render(style, 2));
+    let mut out = format!("{}\n{}", series.name, table.cut(style, 2).render(style, 2));
     for sentence in remarks(series).iter().chain(&sentences(series)) {
         out += &format!("  {sentence}\n");
     }
@@ -35,13 +35,17 @@ fn nameless(series: &Series) -> Vec<String> {
     without.map(|entry| format!("{} names no plateau: {}", entry.file, entry.reason())).collect()
 }
 
-/// The sentences on single results: those that were disturbed, and those without a plateau.
+/// The sentences on single results: parts of the system that changed before them, results that were disturbed, and
+/// those without a plateau.
 pub fn remarks(series: &Series) -> Vec<String> {
+    let renewed = series.renewals().into_iter().map(|(at, part, before, now)| {
+        format!("{part} changed at {}: {before} -> {now}", report::utc(series.entries[at].started_unix_ms / 1000))
+    });
     let disturbed = series.entries.iter().filter_map(|entry| match entry.disturbances.listed() {
         none if none.is_empty() => None,
         events => Some(format!("{} was disturbed: {events}", entry.file)),
     });
-    disturbed.chain(nameless(series)).collect()
+    renewed.chain(disturbed).chain(nameless(series)).collect()
 }
 
 /// A value and its interval in two cells.
@@ -97,6 +101,7 @@ pub fn json(history: &[Series]) -> Value {
     let entry = |entry: &Entry| {
         json!({
             "started_unix_ms": entry.started_unix_ms, "result": entry.file, "version": entry.version,
+            "kernel": entry.kernel, "firmware": entry.firmware,
             "plateau_iops": entry.figure(Figure::Plateau), "load_line": entry.figure(Figure::LoadLine),
             "disturbances": entry.disturbances,
         })

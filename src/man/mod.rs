@@ -2,6 +2,7 @@
 
 mod page;
 mod roff;
+mod screen;
 mod sections;
 
 use std::ffi::OsString;
@@ -25,8 +26,8 @@ fn command() -> Command {
     Command::new("man")
         .about("Print or write the manual pages")
         .long_about(
-            "Prints one manual page as roff, or writes all of them into a directory. `plimsoll man run | man -l -` \
-             shows a page that is not installed.",
+            "Shows one manual page on a terminal, as man(1) does; into a pipe or a file it prints the page as roff. Or \
+             writes all pages into a directory.",
         )
         .arg(
             Arg::new("page")
@@ -71,7 +72,10 @@ fn print(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
             page::of(known, &format!("plimsoll-{name}"))
         }
     };
-    output::print(&text)?;
+    match console::Term::stdout().is_term() {
+        true => screen::show(&text)?,
+        false => output::print(&text)?,
+    }
     Ok(Exit::Ok)
 }
 

@@ -29,7 +29,7 @@ const BAD_INPUT: Row =
     ("2", "The program cannot carry out the input. One line on standard error says why. It leaves nothing behind.");
 const SLOWER: Row = ("3", "`compare --fail-if-slower`: side B is slower.");
 const CANNOT_TELL: Row =
-    ("4", "`compare`: nothing can be concluded, because a run is invalid or the figure says nothing.");
+    ("4", "`compare`: a run is invalid, or `--fail-if-slower` has no answer, because its figure says `cannot tell`.");
 const DEFECT: Row = ("101", "A defect of the program. Please report it.");
 const INTERRUPTED: Row = ("130", "A signal ended the program. Its output is partial.");
 

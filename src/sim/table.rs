@@ -44,7 +44,7 @@ pub fn text(results: &[(Run, Outcome)], style: Style) -> String {
     for ((run, _), figures) in results.iter().zip(rows) {
         table.row([label(run)].into_iter().chain(figures).collect());
     }
-    let mut text = table.without(&empty, 0).without(&LEAST, style.width).cut(style.width).render(style, 0);
+    let mut text = table.without(&empty, 0).without(&LEAST, style.width).cut(style, 0).render(style, 0);
     for remark in remarks(results) {
         let _ = writeln!(text, "{}", wrap(&remark, style.width, 0));
     }

@@ -190,7 +190,7 @@ fn draw_program(program: &Program, style: Style) -> String {
                 table = table_of(kind, &columns, &rows);
             }
         }
-        out += &table.cut(style.width.saturating_sub(2)).render(style, 2);
+        out += &table.cut(style, 2).render(style, 2);
     }
     if !board.reasons.is_empty() {
         let width = board.reasons.iter().map(|reason| reason.count.to_string().len()).max().unwrap_or(0);
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn names_are_cut_and_columns_give_way_so_that_lines_fit() {
-        let text = draw(&[program()], Style { width: 80, ..Style::default() });
+        let text = draw(&[program()], Style { width: 80, cuts_names: true, ..Style::default() });
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("errors") && text.contains("depth"), "{text}");
         let wide = draw(&[program()], Style { width: 300, ..Style::default() });

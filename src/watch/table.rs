@@ -22,7 +22,11 @@ const COLUMNS: &[Column] = &[
     Column { title: "other", cell: |rates, _| ops(&rates.other), wanted: |_, rates| rates.other.iops > 0.0 },
     Column {
         title: "lat",
-        cell: |rates, _| rates.latency_ns().map_or("-".into(), nanoseconds),
+        cell: |rates, _| match (rates.latency_ns(), rates.latency_below_ns()) {
+            (Some(known), _) => nanoseconds(known),
+            (None, Some(bound)) => format!("< {}", nanoseconds(bound)),
+            (None, None) => "-".into(),
+        },
         wanted: |_, rates| rates.depth.is_some(),
     },
     Column { title: "p50", cell: |_, row| percentile(row, |all| all.p50), wanted: |row, _| row.traced.is_some() },
@@ -90,7 +94,7 @@ pub fn draw(now: &Now, style: Style) -> String {
         table.row([name].into_iter().chain(cells).chain([line_of(now, row)]).collect());
     }
     if !now.rows.is_empty() {
-        out += &table.without(&LEAST, style.width).cut(style.width).render(style, 0);
+        out += &table.without(&LEAST, style.width).cut(style, 0).render(style, 0);
     }
     for missing in &now.missing {
         out += &format!("{missing}: not there at this moment\n");

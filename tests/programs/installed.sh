@@ -36,8 +36,18 @@ kill -TERM $target
 wait $target
 echo "serve: read by its initiator"
 
+if command -v python3 > /dev/null; then
+  for name in ior mdtest io500; do plimsoll-$name -h > /dev/null; done
+else # Debian's base has no Python: the links lead to the scripts all the same
+  for name in ior mdtest io500; do test -x "$(readlink -f "$(command -v plimsoll-$name)")"; done
+fi
+echo "compat: -h of each"
+
+plimsoll-mpi version > /dev/null
+echo "mpi: beside the program"
+
 ls /usr/share/doc/plimsoll/README.md /usr/share/doc/plimsoll/docs/trap.md /usr/share/doc/plimsoll/configs/null_16.json \
   /usr/share/bash-completion/completions/plimsoll > /dev/null
-dpkg --purge plimsoll libiotrap libguasi-dev libguasi0 > /dev/null
+dpkg --purge plimsoll-mpi plimsoll libiotrap libguasi-dev libguasi0 > /dev/null
 for left in /usr/bin/plimsoll /usr/lib/plimsoll /usr/share/doc/plimsoll; do [ ! -e $left ]; done
 echo "purged"

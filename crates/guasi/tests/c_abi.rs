@@ -297,6 +297,46 @@ fn a_program_builds_against_the_installed_library() {
     assert!(String::from_utf8_lossy(&libraries.stdout).contains(&*expected.to_string_lossy()));
 }
 
+/// The programs of examples/guasi build against the library, and do what they say.
+#[test]
+fn the_examples_build_and_run() {
+    if missing("gcc") {
+        return;
+    }
+    let library = library();
+    let built = |name: &str| {
+        let binary = library.join(format!("example-{name}"));
+        let mut command = Command::new("gcc");
+        command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I"]).arg(here().join("include"));
+        command
+            .arg(here().join(format!("../../examples/guasi/{name}.c")))
+            .arg("-o")
+            .arg(&binary)
+            .arg("-L")
+            .arg(library);
+        run(command.args(["-lguasi", "-lpthread"]).arg(format!("-Wl,-rpath,{}", library.display())));
+        binary
+    };
+    let said = |output: Output| String::from_utf8(output.stdout).unwrap();
+    let checksum = built("checksum");
+    let file = library.join("example-data");
+    // More pieces than requests in flight, and a last piece that is not whole.
+    let bytes: Vec<u8> = (0..100 * 65_536 + 12_345u32).map(|index| (index % 251) as u8).collect();
+    for part in [&bytes[..], &bytes[..65_536], &bytes[..1], &[]] {
+        std::fs::write(&file, part).unwrap();
+        let sum: u64 = part.iter().map(|byte| u64::from(*byte)).sum();
+        assert_eq!(said(run(Command::new(&checksum).arg(&file))), format!("{sum}\n"));
+    }
+    assert_eq!(Command::new(&checksum).arg("/nowhere").output().unwrap().status.code(), Some(1));
+    let resolve = built("resolve");
+    let text = said(run(Command::new(&resolve).args(["127.0.0.1", "::1", "192.0.2.1"])));
+    let mut found: Vec<&str> = text.lines().collect();
+    found.sort_unstable();
+    assert_eq!(found, ["127.0.0.1: found", "192.0.2.1: found", "::1: found"]);
+    let output = Command::new(&resolve).args(["127.0.0.1", "not a name"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(output));
+}
+
 /// Every function of the headers has its place in the manual page, and the page has no formatting errors.
 #[test]
 fn the_manual_page_is_complete() {

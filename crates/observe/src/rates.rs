@@ -40,6 +40,9 @@ pub struct Rates {
     pub sent_again: u64,
 }
 
+/// The kernel prints sums of latencies in milliseconds: a smaller sum is 0, and its mean would be a latency of nothing.
+const TICK_NS: u64 = 1_000_000;
+
 impl Rates {
     /// The rates of a growth of counters over some seconds.
     pub fn of(growth: &Counters, seconds: f64) -> Rates {
@@ -47,7 +50,8 @@ impl Rates {
         let flow = |flow: &Flow| FlowRates {
             iops: flow.ops as f64 / seconds,
             bytes_per_second: flow.bytes as f64 / seconds,
-            latency_ns: (growth.has_times && flow.ops > 0).then(|| flow.time_ns as f64 / flow.ops as f64),
+            latency_ns: (growth.has_times && flow.ops > 0 && flow.time_ns >= TICK_NS)
+                .then(|| flow.time_ns as f64 / flow.ops as f64),
         };
         let flows = [growth.read, growth.write, growth.other];
         let ops: u64 = flows.iter().map(|flow| flow.ops).fold(0, u64::saturating_add);
@@ -72,9 +76,25 @@ impl Rates {
         self.read.iops + self.write.iops + self.other.iops
     }
 
-    /// The mean latency of all requests in nanoseconds; None without any, or without times.
+    /// The mean latency of all requests in nanoseconds; None without any, without times, or if their sum is less than
+    /// the kernel's clock counts.
     pub fn latency_ns(&self) -> Option<f64> {
-        self.depth.filter(|_| self.iops() > 0.0).map(|depth| depth / self.iops() * 1e9)
+        let depth = self.depth.filter(|_| self.iops() > 0.0 && !self.is_below_the_clock())?;
+        Some(depth / self.iops() * 1e9)
+    }
+
+    /// A bound of the mean latency in nanoseconds, where the latencies of all requests together are less than the
+    /// kernel's clock counts; None where they are known, or without requests or times.
+    pub fn latency_below_ns(&self) -> Option<f64> {
+        let ops = self.iops() * self.seconds;
+        // Each direction has a sum of its own, and each sum may lack a tick.
+        let sums = [&self.read, &self.write, &self.other].into_iter().filter(|flow| flow.iops > 0.0).count();
+        (ops > 0.0 && self.depth.is_some() && self.is_below_the_clock()).then(|| sums as f64 * TICK_NS as f64 / ops)
+    }
+
+    /// True if the sum of all latencies is below one tick.
+    fn is_below_the_clock(&self) -> bool {
+        self.depth.is_some_and(|depth| depth * self.seconds * 1e9 < TICK_NS as f64 * 0.999)
     }
 
     /// The interval as the estimator takes it; None without work or without times.
@@ -107,6 +127,25 @@ mod tests {
         assert_eq!(rates.latency_ns(), Some(16_000_000.0));
         let window = rates.window(7).unwrap();
         assert_eq!((window.depth, window.iops, window.bytes_per_op, window.read_share), (8.0, 500.0, 4096.0, 1.0));
+    }
+
+    #[test]
+    fn a_sum_below_the_kernels_clock_is_a_bound_and_no_latency() {
+        let of = |read_ns, write_ns| {
+            let [read, write] = [read_ns, write_ns].map(|time_ns| Flow { ops: 10, bytes: 40_960, time_ns });
+            Rates::of(&Counters { read, write, has_times: true, ..Counters::default() }, 2.0)
+        };
+        let quick = of(0, 0);
+        assert_eq!((quick.latency_ns(), quick.read.latency_ns), (None, None), "0 ns would be wrong");
+        assert_eq!(
+            quick.latency_below_ns(),
+            Some(100_000.0),
+            "two sums of less than a millisecond over twenty requests"
+        );
+        let mixed = of(4_000_000, 0);
+        assert_eq!((mixed.latency_ns(), mixed.latency_below_ns()), (Some(200_000.0), None));
+        assert_eq!((mixed.read.latency_ns, mixed.write.latency_ns), (Some(400_000.0), None));
+        assert_eq!(Rates::of(&Counters { has_times: true, ..Counters::default() }, 1.0).latency_below_ns(), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use measure::schema::{
 use measure::verdict::Verdict;
 use measure::{Direction, Histogram, effect};
 
-use crate::text::{names, word};
+use crate::text::{names, place, word};
 
 /// The rows of a document.
 pub fn render(document: &Document) -> String {
@@ -106,12 +106,7 @@ fn sweep(sweep: &SweepResult) -> String {
         cells.extend([&ways.read, &ways.write].map(|result| per_second(result.ops, result.runtime_ns)));
         cells.extend(latencies(&point.lat_ns()));
         cells.extend([&ways.read, &ways.write].map(|result| latencies(result.waited_ns())[2].clone()));
-        let is = |other: Option<&measure::schema::Point>| other.is_some_and(|other| other.x == point.x);
-        cells.push(match (is(curve.at_load_line()), is(curve.at_overload())) {
-            (true, _) => "load line".into(),
-            (false, true) => "overload".into(),
-            (false, false) => String::new(),
-        });
+        cells.push(place(curve, point).to_string());
         cells.push(
             curve.line.as_ref().and_then(LoadLine::plateau).map(|plateau| number(plateau.mean)).unwrap_or_default(),
         );

@@ -13,15 +13,19 @@
 //! assert!(chart.svg().starts_with("<svg"));
 //! ```
 
+mod alone;
 pub(crate) mod heat;
 pub(crate) mod rows;
+
+pub use alone::Picture;
 
 use std::fmt::Write;
 
 use measure::figures;
 
 /// The style sheet that charts need, once a page: colours for light and for dark, text sizes, line widths.
-pub const STYLE: &str = include_str!("svg.css");
+pub const STYLE: &str =
+    concat!(include_str!("svg/colours.css"), include_str!("svg/rules.css"), include_str!("svg/page.css"));
 
 /// Different colours before they repeat.
 pub const COLOURS: usize = 8;
@@ -55,6 +59,10 @@ pub enum Format {
     Seconds,
     /// A percentage or percentile: 99.9 %.
     Percent,
+    /// The day of a moment in seconds since the Unix epoch, in UTC: 2026-11-13.
+    Day,
+    /// The day and the minute of such a moment: 11-13 06:30.
+    Minute,
 }
 
 impl Format {
@@ -71,6 +79,8 @@ impl Format {
                 let text = format!("{value:.4}");
                 format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
             }
+            Format::Day => measure::time::utc(value.max(0.0) as u64)[..10].to_string(),
+            Format::Minute => measure::time::utc(value.max(0.0) as u64)[5..16].to_string(),
         }
     }
 }
@@ -203,11 +213,13 @@ impl Series {
     }
 }
 
-/// A line across the chart at one value, with a label and an optional confidence band.
+/// A line across the chart at one value, with a label and an optional confidence band; or a band alone.
 #[derive(Clone, Debug)]
 struct Rule {
     vertical: bool,
+    /// The value of the line, or the middle of a band without one.
     at: f64,
+    has_line: bool,
     band: Option<(f64, f64)>,
     label: String,
     colour: Option<usize>,
@@ -233,6 +245,8 @@ const BOTTOM: f64 = 46.0;
 const ROW: f64 = 17.0;
 /// The width of a character of the text, generously.
 const CHARACTER: f64 = 6.7;
+/// The width of a character of bold text, generously.
+const BOLD: f64 = 7.2;
 
 /// The beginning of every chart, up to its title: the name for programs that read a page aloud is the title, and the
 /// description follows. Text is escaped.
@@ -300,7 +314,16 @@ impl Chart {
         label: impl Into<String>,
         colour: Option<usize>,
     ) -> Chart {
-        self.rules.push(Rule { vertical: true, at: x, band, label: label.into(), colour });
+        self.rules.push(Rule { vertical: true, at: x, has_line: true, band, label: label.into(), colour });
+        self
+    }
+
+    /// Adds a vertical band from `low` to `high` with a label: of a value that is known by its bounds alone. `colour`
+    /// as in [`Chart::mark_x`].
+    pub fn span_x(mut self, low: f64, high: f64, label: impl Into<String>, colour: Option<usize>) -> Chart {
+        let at = if self.x.scale == Scale::Linear { (low + high) / 2.0 } else { (low * high).sqrt() };
+        let band = Some((low, high));
+        self.rules.push(Rule { vertical: true, at, has_line: false, band, label: label.into(), colour });
         self
     }
 
@@ -312,7 +335,7 @@ impl Chart {
         label: impl Into<String>,
         colour: Option<usize>,
     ) -> Chart {
-        self.rules.push(Rule { vertical: false, at: y, band, label: label.into(), colour });
+        self.rules.push(Rule { vertical: false, at: y, has_line: true, band, label: label.into(), colour });
         self
     }
 
@@ -469,15 +492,30 @@ impl Chart {
             }
             let label = escape(&rule.label);
             if rule.vertical {
-                // The label stands above the plot in a separate row, so that labels of near markers never collide.
-                let anchor = if at > (left + right) / 2.0 { "end" } else { "start" };
-                let text_x = if anchor == "end" { at - 5.0 } else { at + 5.0 };
+                // The label stands above the plot in a separate row, so that labels of near markers never collide. It
+                // stands on the side of its line that has room.
+                let (before, after) = (at - 9.0, right + RIGHT - at - 9.0);
+                let wide = rule.label.chars().count() as f64 * BOLD;
+                let is_before = if at > (left + right) / 2.0 {
+                    before >= wide || before > after
+                } else {
+                    after < wide && before > after
+                };
+                let (anchor, text_x, room) =
+                    if is_before { ("end", at - 5.0, before) } else { ("start", at + 5.0, after) };
+                let label = escape(&shortened(&rule.label, room * CHARACTER / BOLD));
+                if rule.has_line {
+                    let _ = write!(
+                        out,
+                        r#"<line class="rule {colour}" x1="{0}" y1="{1}" x2="{0}" y2="{2}"/>"#,
+                        short(at),
+                        short(row - 11.0),
+                        short(bottom),
+                    );
+                }
                 let _ = write!(
                     out,
-                    r#"<line class="rule {colour}" x1="{0}" y1="{1}" x2="{0}" y2="{2}"/><text class="mark {colour}" x="{3}" y="{4}" text-anchor="{anchor}">{label}</text>"#,
-                    short(at),
-                    short(row - 11.0),
-                    short(bottom),
+                    r#"<text class="mark {colour}" x="{}" y="{}" text-anchor="{anchor}">{label}</text>"#,
                     short(text_x),
                     short(row),
                 );
@@ -826,6 +864,36 @@ mod tests {
         let written: Vec<String> = placed.ticks.iter().map(|&tick| axis.format.write(tick)).collect();
         assert_eq!(written, ["0 B/s", "100 MiB/s", "200 MiB/s", "300 MiB/s", "400 MiB/s", "500 MiB/s"]);
         assert_eq!(Format::Percent.write(99.99), "99.99 %");
+    }
+
+    #[test]
+    fn a_value_that_is_known_by_its_bounds_is_a_band_without_a_line() {
+        let line = || chart(Series::line("a", vec![(1.0, 10e3), (8.0, 50e3), (64.0, 49e3)]));
+        let svg = line().span_x(4.0, 16.0, "load line 4 to 16", None).svg();
+        assert_eq!((svg.matches("<rect class=\"band plain\"").count(), svg.matches("class=\"rule").count()), (1, 0));
+        assert!(svg.contains(">load line 4 to 16</text>"), "{svg}");
+        let marked = line().mark_x(8.0, Some((4.0, 16.0)), "load line 8", None).svg();
+        assert_eq!(marked.matches("class=\"rule").count(), 1);
+    }
+
+    #[test]
+    fn the_label_of_a_line_stands_on_the_side_that_has_room() {
+        let long = "numjobs 2: load line 24";
+        for at in [1.0, 8.0, 10.0, 64.0] {
+            let line = Series::line("a", vec![(1.0, 1.0), (64.0, 2.0)]);
+            let svg = chart(line).mark_x(at, None, long, None).size(360.0, 300.0).svg();
+            let mark = svg.split("<text class=\"mark").nth(1).unwrap();
+            let x: f64 = mark.split("x=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+            let wide = long.len() as f64 * BOLD;
+            let (from, to) = if mark.contains("text-anchor=\"end\"") { (x - wide, x) } else { (x, x + wide) };
+            assert!(from >= 0.0 && to <= 360.0 && mark.contains(long), "{at}: {from} to {to}: {mark:.200}");
+        }
+    }
+
+    #[test]
+    fn moments_are_written_as_dates() {
+        assert_eq!(Format::Day.write(1_795_180_627.0), "2026-11-20");
+        assert_eq!(Format::Minute.write(1_795_180_627.0), "11-20 13:17");
     }
 
     #[test]

@@ -297,7 +297,7 @@ fn runs_on_files_are_shown_and_set_side_by_side() {
     let two = render(&[files("fuse.json"), files("gfapi.json")]);
     assert!(two.contains("Files side by side") && two.contains("gfapi.json (posix)"));
     let text = report::text::files(&sample::files(), report::text::Style::default());
-    for part in ["2 threads, 1,501 files each of 4k", "1.5k files/s", "to the stonewall", "failed 1 x write"] {
+    for part in ["2 threads x 1,501 files of 4 KiB", "1.5k files/s", "to the stonewall", "failed 1 x write"] {
         assert!(text.contains(part), "{part}:\n{text}");
     }
 }

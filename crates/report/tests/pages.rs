@@ -22,10 +22,12 @@ fn pages_can_be_read_at_every_width_in_light_and_dark() {
     browser::look_at(&[
         ("sweep", render(&[named("nvme.json", Document::Sweep(one))])),
         ("engines", render(&[sweep()])),
+        ("map", render(&[named("map.json", Document::Sweep(sample::map()))])),
         ("run", render(&[run()])),
         ("hosts", render(&[named("cluster.json", Document::Run(sample::hosts()))])),
         ("fio", render(&[named("fio.json", fio)])),
         ("comparison", render(&[named("ab.json", Document::Comparison(sample::comparison()))])),
+        ("ratios", render(&[named("ab.json", Document::Comparison(sample::far_apart()))])),
         ("files", render(&[files("fuse.json")])),
         ("many", render(&[sweep(), run(), named("weekly.json", Document::Run(sample::run())), files("fuse.json")])),
     ]);

@@ -120,7 +120,13 @@ pub(super) fn run(orders: Orders, fs: &dyn FileSystem, desk: &Desk) -> Option<Jo
         report.error = report.error.or(error);
     }
     desk.leave(report);
-    let failed = if orders.plan.cleanup { worker.clean_up() } else { None };
+    let failed = match orders.plan.cleanup {
+        true => worker.clean_up(),
+        false => {
+            worker.remove_empty_directories();
+            None
+        }
+    };
     drop(seat);
     failed
 }
@@ -171,6 +177,23 @@ impl<'a> Worker<'a> {
         let (errno, message) = self.files.explain(&failure);
         let more = if stay > 1 { format!("; {stay} files of thread {thread} stay") } else { String::new() };
         Some(JobError { errno, message: format!("clean-up: {message}{more}") })
+    }
+
+    /// Removes the directories that this run made, if nothing that it made is left: nobody wants them then. Other hosts
+    /// may still work in directories that they share, so that a run on many hosts leaves its directories alone.
+    fn remove_empty_directories(&mut self) {
+        let Orders { plan, .. } = self.orders;
+        if plan.among.is_some() || plan.abroad.is_some() {
+            return;
+        }
+        self.publish();
+        // A thread may still create files in directories that are shared.
+        self.meet(plan.phases.len() as u64 + 1);
+        self.turn_back();
+        if self.files.holdings().ranges.iter().all(|(first, end)| first >= end) {
+            // A directory that cannot be removed stays: the user did not ask for its removal.
+            let _ = self.files.remove_directories(false);
+        }
     }
 
     /// Publishes the objects that this thread has, for threads that list directories of all threads.

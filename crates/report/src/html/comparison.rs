@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use measure::effect::Outcome;
-use measure::figures::plain;
+use measure::figures::{count, plain};
 use measure::schema::{CannotTell, ComparisonResult, Effect, Estimate, JobResult, RunResult};
 
 use super::frame::wide_and_narrow;
 use super::{Table, drawn, grid, percentile_chart};
 use crate::svg::rows::{Mark, Row, Rows};
-use crate::svg::{Axis, Chart, Format, Series, Shape, escape};
+use crate::svg::{Axis, Chart, Format, Picture, Series, Shape, escape};
 use crate::text::{changed, disturbed_sides, named, value, word};
 
 /// One comparison; its sentence too, where it is not the page's headline.
@@ -83,6 +83,13 @@ pub(super) fn section(comparison: &ComparisonResult, with_sentence: bool) -> Str
     out
 }
 
+/// The charts of a comparison that stand alone.
+pub(super) fn pictures(comparison: &ComparisonResult) -> Vec<Picture> {
+    let changes = comparison.effects.iter().any(shown).then(|| Picture::from(&forest(&comparison.effects)));
+    let charts = if comparison.runs.len() > 1 { charts(comparison) } else { Vec::new() };
+    changes.into_iter().chain(charts.iter().map(Picture::from)).collect()
+}
+
 /// The throughput of each pair of runs, and the latencies of all runs of a side.
 fn charts(comparison: &ComparisonResult) -> Vec<Chart> {
     let rate = |run: &RunResult| {
@@ -145,30 +152,67 @@ fn forest(effects: &[Effect]) -> Rows {
         }
     });
     let rows: Vec<Row> = rows.collect();
-    let range = range(effects.iter().filter(|effect| shown(effect)));
+    let ends = ends(effects.iter().filter(|effect| shown(effect)));
     let in_words = rows.iter().map(|row| format!("{} {}", row.name, row.said)).collect::<Vec<_>>().join("; ");
-    Rows {
+    let chart = Rows {
         title: "Change from A to B".into(),
         description: format!("The change of each figure from A to B with its 95 % interval: {in_words}."),
-        ends_low: range.0 == -1.0,
-        range,
+        ends_low: false,
+        whole: false,
+        range: ends,
         rows,
         write: |value| format!("{} %", plain((value * 100.0 * 1e6).round() / 1e6)),
         axis: String::new(),
-    }
+    };
+    if ends.0 > -RATIOS && ends.1 < 1.0 { with_room(chart) } else { as_ratios(chart) }
 }
 
-/// The ends of the axis of changes: zero and all changes with their intervals. Nothing falls by more than 100 %, and
-/// beyond five times the value an arrow says enough.
-fn range<'a>(effects: impl Iterator<Item = &'a Effect>) -> (f64, f64) {
+/// A loss from which on changes lie on an axis of ratios: half of the value, as far from zero as its double.
+const RATIOS: f64 = 0.5;
+/// The powers of two at which an axis of ratios ends: beyond, an arrow says enough.
+const MOST_DOUBLINGS: f64 = 20.0;
+
+/// The smallest and the largest change to be shown, zero among them.
+fn ends<'a>(effects: impl Iterator<Item = &'a Effect>) -> (f64, f64) {
     let ends = effects.flat_map(|effect| [effect.change.low, effect.change.mean, effect.change.high]);
-    let (low, high) = ends
-        .map(|end| end.clamp(-1.0, 4.0))
-        .fold((-0.01f64, 0.01f64), |(low, high), end| (low.min(end), high.max(end)));
+    ends.filter(|end| end.is_finite()).fold((-0.01f64, 0.01f64), |(low, high), end| (low.min(end), high.max(end)))
+}
+
+/// The chart with some room beyond its ends.
+fn with_room(chart: Rows) -> Rows {
+    let (low, high) = chart.range;
     let room = (high - low) * 0.06;
-    // An axis that comes near to -100 % ends there.
-    let low = if low - room < -0.75 { -1.0 } else { low - room };
-    (low, high + room)
+    Rows { range: (low - room, high + room), ..chart }
+}
+
+/// The chart on an axis of ratios: a value that doubles is as far from zero as one that halves.
+fn as_ratios(chart: Rows) -> Rows {
+    // A loss of everything is infinitely far away: its arrow leaves the chart.
+    let doublings = |change: f64| (1.0 + change).max(0.0).log2();
+    let placed = |row: Row| match row.mark {
+        Mark::Span(low, middle, high) => {
+            Row { mark: Mark::Span(doublings(low), doublings(middle), doublings(high)), ..row }
+        }
+        Mark::Bar(_) | Mark::Nothing => row,
+    };
+    let rows: Vec<Row> = chart.rows.into_iter().map(placed).collect();
+    let finite = |end: f64| end.clamp(-MOST_DOUBLINGS, MOST_DOUBLINGS);
+    // Means set the scale, and intervals as far as they are not much wider than the means are far.
+    let means = rows.iter().filter_map(|row| match row.mark {
+        Mark::Span(_, middle, _) => Some(finite(middle)),
+        Mark::Bar(_) | Mark::Nothing => None,
+    });
+    let (least, most) = means.fold((-1.0f64, 1.0f64), |(low, high), mean| (low.min(mean), high.max(mean)));
+    let (low, high) = (doublings(chart.range.0), doublings(chart.range.1));
+    let beyond = (most - least).max(2.0);
+    let range = (finite(low.max(least - beyond)), finite(high.min(most + beyond)));
+    let write = |power: f64| match power {
+        0.0 => "same".to_string(),
+        fewer if fewer < 0.0 => format!("/{}", count(2f64.powf(-fewer))),
+        more => format!("x{}", count(2f64.powf(more))),
+    };
+    let axis = "B as a multiple of A".into();
+    with_room(Rows { rows, range, whole: true, write, axis, ..chart })
 }
 
 #[cfg(test)]
@@ -187,17 +231,44 @@ mod tests {
         }
     }
 
+    /// The ticks of the chart that begin with one of these characters.
+    fn ticks(svg: &str, begin: [char; 2]) -> Vec<&str> {
+        let texts = svg.split("class=\"tick\"").skip(1).filter_map(|part| part.split('>').nth(1)?.split('<').next());
+        texts.filter(|text| text.starts_with(begin)).collect()
+    }
+
     #[test]
-    fn the_axis_ends_at_a_loss_of_everything() {
-        for effects in [vec![effect(-0.92, -0.86, -0.76)], vec![effect(-0.99, -0.95, 3.0), effect(5.0, 19.1, 25.0)]] {
-            let chart = forest(&effects);
-            assert_eq!(chart.range.0, -1.0);
-            for width in [360.0, 640.0] {
-                let svg = chart.svg(width);
-                assert!(svg.contains(">-100 %</text>") && !svg.contains(">-200 %"), "{svg}");
-            }
-        }
+    fn large_changes_lie_on_an_axis_of_ratios_and_small_ones_of_percent() {
+        let svg = forest(&[effect(-0.76, -0.75, -0.74), effect(2.5, 3.0, 3.5)]).svg(640.0);
+        assert_eq!(ticks(&svg, ['/', 'x']), ["/4", "/2", "x2", "x4"], "{svg}");
+        assert!(svg.contains(">same</text>") && svg.contains(">B as a multiple of A</text>"), "{svg}");
         let (low, high) = forest(&[effect(-0.02, 0.01, 0.03)]).range;
         assert!((-0.03..-0.02).contains(&low) && (0.03..0.04).contains(&high), "{low} {high}");
+        let svg = forest(&[effect(-0.02, 0.01, 0.03)]).svg(640.0);
+        assert!(ticks(&svg, ['/', 'x']).is_empty() && svg.contains(">-2 %</text>"), "{svg}");
+    }
+
+    #[test]
+    fn a_half_is_as_far_from_the_same_as_a_double() {
+        let chart = forest(&[effect(-0.5, -0.5, -0.5), effect(1.0, 1.0, 1.0)]);
+        let marks: Vec<Mark> = chart.rows.iter().map(|row| row.mark).collect();
+        assert_eq!(marks, [Mark::Span(-1.0, -1.0, -1.0), Mark::Span(1.0, 1.0, 1.0)]);
+        assert_eq!(chart.range.0, -chart.range.1);
+    }
+
+    #[test]
+    fn changes_beyond_all_measure_leave_an_axis_that_can_be_read() {
+        for effects in [
+            vec![effect(-1.0, -0.95, 3.0), effect(5.0, 906.4, 2500.0)],
+            vec![effect(-1.0, -1.0, -1.0)],
+            vec![effect(-3.0, 0.1, 1e12), effect(-0.01, 0.02, 0.03)],
+        ] {
+            for width in [360.0, 640.0] {
+                let svg = forest(&effects).svg(width);
+                assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+                assert!((2..=14).contains(&svg.matches("class=\"tick\"").count()), "{svg}");
+            }
+        }
+        assert!(forest(&[effect(5.0, 906.4, 2500.0)]).svg(640.0).contains("x 907"));
     }
 }

@@ -9,8 +9,8 @@ use measure::schema::{Document, FilesResult, OperationResult, PhaseResult, Work}
 
 use super::frame::wide_and_narrow;
 use super::{NamedDocument, Table, cards, distribution_chart, disturbed, drawn, folded, grid, percentile_chart};
-use crate::svg::escape;
 use crate::svg::rows::{Mark, Row, Rows};
+use crate::svg::{Picture, escape};
 use crate::text::{OVER_ITERATIONS, described_files, grouped, over_iterations};
 
 /// The rate of each phase, in one sentence.
@@ -49,6 +49,12 @@ pub(super) fn section(result: &FilesResult) -> String {
     out
 }
 
+/// The charts of a run on files that stand alone.
+pub(super) fn pictures(result: &FilesResult) -> Vec<Picture> {
+    let latencies = percentile_chart("Latency percentiles of whole operations", whole_operations(&result.phases));
+    std::iter::once(Picture::from(&rates(&result.phases))).chain(latencies.iter().map(Picture::from)).collect()
+}
+
 /// The things that a phase counts: files, or entries if it lists directories and does nothing else.
 fn counted(phase: &PhaseResult) -> &'static str {
     if phase.only_lists() { "entries" } else { "files" }
@@ -71,6 +77,7 @@ fn rates(phases: &[PhaseResult]) -> Rows {
         rows,
         range: (0.0, phases.iter().map(rate).fold(f64::MIN_POSITIVE, f64::max)),
         ends_low: false,
+        whole: false,
         write: count,
         axis: String::new(),
     }
@@ -247,6 +254,11 @@ fn over_time(course: &OverTime) -> String {
     table.end()
 }
 
+/// A rate as a multiple of the first run's; a dash where that one did nothing.
+fn times(ratio: f64) -> String {
+    if ratio.is_finite() { format!("x {}", count(ratio)) } else { "-".into() }
+}
+
 /// The phases of several runs next to each other: FUSE against gfapi against the brick's own file system.
 pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
     let runs: Vec<(&str, &FilesResult)> = documents
@@ -277,7 +289,7 @@ pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
                     ("", phase.name.clone()),
                     ("", format!("{name} ({})", run.facts.access)),
                     ("", count(rate(other))),
-                    ("", percent(rate(other) / rate(phase).max(1e-9))),
+                    ("", times(rate(other) / rate(phase))),
                     if_any(other.total.records > 0, count(other.total.iops(other.runtime_ns))),
                     if_any(moves_data(other), bytes_per_second(other.total.bytes_per_second(other.runtime_ns))),
                     ("", at(0.5)),

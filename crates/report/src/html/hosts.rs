@@ -133,6 +133,7 @@ fn starts(hosts: &HostsResult) -> String {
         rows,
         range: (if low < 0.0 { low - room } else { 0.0 }, high + room),
         ends_low: false,
+        whole: false,
         write: nanoseconds,
         axis: "time after the agreed moment, on the clock of the first rank".into(),
     };

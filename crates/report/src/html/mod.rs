@@ -20,7 +20,7 @@ use measure::schema::{Disturbances, Document, Ended, Machine, Provenance, Storag
 use measure::verdict::{Gathered, Verdict};
 
 use crate::believed::Checked;
-use crate::svg::{Axis, Chart, Format, Scale, Series, Shape, escape};
+use crate::svg::{Axis, Chart, Format, Picture, Scale, Series, Shape, escape};
 use crate::time;
 pub use frame::{Frame, cards, folded};
 use frame::{drawn, grid, unbroken};
@@ -67,6 +67,22 @@ pub fn render(documents: &[NamedDocument]) -> String {
         });
     }
     page(documents, &body)
+}
+
+/// The charts of one result, or of several side by side, as pictures; the one that says most comes first.
+pub fn pictures(documents: &[NamedDocument]) -> Vec<Picture> {
+    match documents {
+        [one] => match &one.document {
+            Document::Run(run) => run::pictures(run),
+            Document::Sweep(sweep) => sweep::pictures(sweep),
+            Document::Comparison(comparison) => comparison::pictures(comparison),
+            Document::Files(files) => files::pictures(files),
+        },
+        many => {
+            let charts = sweep::charts_together(many).into_iter().chain(run::charts_together(many));
+            charts.map(|chart| Picture::from(&chart)).collect()
+        }
+    }
 }
 
 fn page(documents: &[NamedDocument], body: &str) -> String {
@@ -381,15 +397,22 @@ fn distribution_chart(title: &str, distributions: &[(String, Histogram)]) -> Opt
     any.then_some(chart)
 }
 
-/// Latency over percentiles, one line a distribution.
+/// True if ten samples at least lie beyond a quantile. Fewer tell where a few requests happened to be, not where the
+/// distribution is.
+fn reaches(histogram: &Histogram, q: f64) -> bool {
+    const BEYOND: f64 = 10.0;
+    // 1 - 0.99 is less than 0.01 by a rounding error.
+    (1.0 - q) * histogram.count() as f64 >= BEYOND - 1e-6
+}
+
+/// Latency over percentiles, one line a distribution, as far as the samples tell them.
 fn percentile_chart(title: &str, distributions: Vec<(String, Histogram)>) -> Option<Chart> {
     let mut chart = Chart::new(title)
         .x(Axis::new("percentile", Scale::Nines).format(Format::Percent))
         .y(Axis::log10("latency").format(Format::Nanoseconds));
     let mut any = false;
     for (name, histogram) in distributions {
-        let n = histogram.count() as f64;
-        if n < 10.0 || !histogram.has_shape() {
+        if !reaches(&histogram, 0.5) || !histogram.has_shape() {
             continue;
         }
         any = true;
@@ -397,13 +420,8 @@ fn percentile_chart(title: &str, distributions: Vec<(String, Histogram)>) -> Opt
             10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.975, 99.99, 99.995, 99.999,
             99.9999,
         ];
-        // Beyond the last sample there is nothing to show.
-        let shown = PERCENTILES.into_iter().filter(|p| (1.0 - p / 100.0) * n >= 1.0);
-        let mut points: Vec<(f64, f64)> = shown.map(|p| (p, histogram.quantile(p / 100.0) as f64)).collect();
-        let last = 100.0 * (1.0 - 1.0 / n);
-        if last < 99.9999 {
-            points.push((last, histogram.max() as f64));
-        }
+        let shown = PERCENTILES.into_iter().filter(|p| reaches(&histogram, p / 100.0));
+        let points = shown.map(|p| (p, histogram.quantile(p / 100.0) as f64)).collect();
         // The total lies on the completion where submission takes no time: dashes let that show through.
         let dashed = name.ends_with("total (lat)");
         let series = Series::line(name, points);

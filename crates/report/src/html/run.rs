@@ -7,7 +7,7 @@ use measure::schema::{DirectionResult, Document, Interval, JobResult, RunResult}
 use measure::{Direction, Histogram};
 
 use super::{NamedDocument, Table, cards, distribution_chart, disturbed, folded, percentile_chart, tile};
-use crate::svg::{Axis, Chart, Format, Series, escape};
+use crate::svg::{Axis, Chart, Format, Picture, Series, escape};
 use crate::text::{described, grouped, in_flight, names};
 
 /// Jobs up to which all stand open on the page, and up to which their courses share a chart.
@@ -181,7 +181,7 @@ fn overview(name: &str, lines: &[Line]) -> String {
     let mut table = Table::new(name, &header);
     for Line { name, what, job, in_flight, total } in lines {
         let class = if *total { "sum" } else { "" };
-        let available = (job.runtime_ns as f64 * f64::from(job.clones.max(1))).max(1.0);
+        let runtime = (job.runtime_ns as f64).max(1.0);
         let active = job.directions.iter().filter(|(_, result)| result.ops > 0);
         for (index, (direction, result)) in active.enumerate() {
             let seconds = (result.runtime_ns as f64 / 1e9).max(1e-9);
@@ -202,7 +202,7 @@ fn overview(name: &str, lines: &[Line]) -> String {
                     ("", at(0.99)),
                     ("", at(0.999)),
                     ("", if lat.is_empty() { "-".into() } else { nanoseconds(lat.max() as f64) }),
-                    whole(percent((job.cpu.user_ns + job.cpu.system_ns) as f64 / available)),
+                    whole(percent((job.cpu.user_ns + job.cpu.system_ns) as f64 / runtime)),
                     whole(plain(*in_flight)),
                     whole(nanoseconds(job.runtime_ns as f64)),
                 ],
@@ -249,8 +249,8 @@ fn one(name: &str, job: &JobResult) -> String {
         }
     }
     if job.total_ops() > 0 {
-        let available = (job.runtime_ns as f64 * f64::from(job.clones.max(1))).max(1.0);
-        let (user, system) = (job.cpu.user_ns as f64 / available, job.cpu.system_ns as f64 / available);
+        let runtime = (job.runtime_ns as f64).max(1.0);
+        let (user, system) = (job.cpu.user_ns as f64 / runtime, job.cpu.system_ns as f64 / runtime);
         let an_op = (job.cpu.user_ns + job.cpu.system_ns) as f64 / job.total_ops() as f64;
         let more = format!("user {}, system {}; {} an op", percent(user), percent(system), nanoseconds(an_op));
         out.push_str(&tile("CPU", &percent(user + system), &more, false));
@@ -260,15 +260,7 @@ fn one(name: &str, job: &JobResult) -> String {
     }
     out.push_str("</div>");
 
-    let mut charts = Vec::new();
-    charts.extend(percentile_chart("Latency percentiles", latencies(job)));
-    // Between the percentiles of fio's summary no density is known.
-    let totals = job.directions.iter().filter(|(_, result)| !result.lat_ns.is_empty() && !result.from_percentiles);
-    let totals: Vec<_> =
-        totals.map(|(direction, result)| (direction.name().to_string(), result.lat_ns.clone())).collect();
-    charts.extend(distribution_chart("Latency distribution (lat)", &totals));
-    charts.extend(course(&[(String::new(), job)]));
-    out.push_str(&cards(charts));
+    out.push_str(&cards(charts(job)));
     out.push_str(&latency_table(&format!("Latencies of {name}"), job));
     if !job.options.is_empty() {
         let options: Vec<String> = job.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -283,6 +275,36 @@ fn one(name: &str, job: &JobResult) -> String {
         let _ = write!(out, "<p class=\"about\">{}</p>", escape(note));
     }
     out
+}
+
+/// The charts of one job.
+fn charts(job: &JobResult) -> Vec<Chart> {
+    let mut charts = Vec::new();
+    charts.extend(percentile_chart("Latency percentiles", latencies(job)));
+    // Between the percentiles of fio's summary no density is known.
+    let totals = job.directions.iter().filter(|(_, result)| !result.lat_ns.is_empty() && !result.from_percentiles);
+    let totals: Vec<_> =
+        totals.map(|(direction, result)| (direction.name().to_string(), result.lat_ns.clone())).collect();
+    charts.extend(distribution_chart("Latency distribution (lat)", &totals));
+    charts.extend(course(&[(String::new(), job)]));
+    charts
+}
+
+/// The charts of a run that stand alone: those of its job, or those of all jobs together.
+pub(super) fn pictures(run: &RunResult) -> Vec<Picture> {
+    match &run.jobs[..] {
+        [job] => charts(job).iter().map(Picture::from).collect(),
+        jobs => {
+            let named: Vec<(String, &JobResult)> = names(jobs).into_iter().zip(jobs).collect();
+            charts_of(&named).iter().map(Picture::from).collect()
+        }
+    }
+}
+
+/// The latencies and the course of several jobs in the same charts.
+fn charts_of(jobs: &[(String, &JobResult)]) -> Vec<Chart> {
+    let latencies = jobs.iter().map(|(name, job)| (name.clone(), job.lat_ns())).collect();
+    percentile_chart("Latency percentiles", latencies).into_iter().chain(course(jobs)).collect()
 }
 
 /// Each direction's slat, clat, lat, and from the intended start, as far as there are any.
@@ -377,8 +399,8 @@ fn course(jobs: &[(String, &JobResult)]) -> Vec<Chart> {
     [(any_iops, iops), (any_latency, latency)].into_iter().filter_map(|(any, chart)| any.then_some(chart)).collect()
 }
 
-/// The jobs of all runs in one table and the same charts.
-pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
+/// The jobs of all runs, by file and job; empty for fewer than two runs.
+fn together(documents: &[NamedDocument]) -> Vec<(String, &JobResult)> {
     let runs: Vec<(&NamedDocument, &RunResult)> = documents
         .iter()
         .filter_map(|named| match &named.document {
@@ -387,18 +409,27 @@ pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
         })
         .collect();
     if runs.len() < 2 {
-        return String::new();
+        return Vec::new();
     }
     let of_run = |(named, run): &(&NamedDocument, &'_ RunResult)| {
         names(&run.jobs).into_iter().map(|name| format!("{} {name}", named.name)).collect::<Vec<_>>()
     };
     let called = runs.iter().flat_map(of_run);
-    let jobs: Vec<(String, &JobResult)> = called.zip(runs.iter().flat_map(|(_, run)| &run.jobs)).collect();
+    called.zip(runs.iter().flat_map(|(_, run)| &run.jobs)).collect()
+}
+
+/// The charts of all runs together.
+pub(super) fn charts_together(documents: &[NamedDocument]) -> Vec<Chart> {
+    charts_of(&together(documents))
+}
+
+/// The jobs of all runs in one table and the same charts.
+pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
+    let jobs = together(documents);
+    if jobs.is_empty() {
+        return String::new();
+    }
     let heading = "Runs side by side";
     let lines: Vec<Line> = jobs.iter().map(|(name, job)| Line::of(name, job)).collect();
-    let mut charts = Vec::new();
-    let latencies = jobs.iter().map(|(name, job)| (name.clone(), job.lat_ns())).collect();
-    charts.extend(percentile_chart("Latency percentiles", latencies));
-    charts.extend(course(&jobs));
-    format!("<h2>{heading}</h2>{}{}", overview(heading, &lines), cards(charts))
+    format!("<h2>{heading}</h2>{}{}", overview(heading, &lines), cards(charts_of(&jobs)))
 }

@@ -7,12 +7,12 @@ use measure::figures::{axis_value, bytes_per_second, count, nanoseconds, percent
 use measure::schema::{Answer, Curve, Document, Estimate, LoadLine, Point, SweepResult};
 
 use super::frame::wide_and_narrow;
-use super::{NamedDocument, Table, cards, folded, grid, percentile_chart, tile};
-use crate::limits::{self, Said, conditions, is_at, said};
+use super::{NamedDocument, Table, cards, folded, grid, percentile_chart, reaches, tile};
+use crate::limits::{self, Said, conditions, said};
 use crate::slices::measured_in;
 use crate::svg::heat::{Heat, HeatRow};
-use crate::svg::{Axis, Chart, Format, Series, escape};
-use crate::text::{cpus, in_flight, spread};
+use crate::svg::{Axis, Chart, Format, Picture, Series, escape};
+use crate::text::{cpus, in_flight, place, spread};
 
 fn axis_name(sweep: &SweepResult) -> &str {
     if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis }
@@ -22,8 +22,7 @@ fn axis_name(sweep: &SweepResult) -> &str {
 /// the others stand beside it in one table and in the same charts.
 pub(super) fn section(sweep: &SweepResult) -> String {
     let axis = axis_name(sweep);
-    let chosen = limits::chosen(sweep).or_else(|| crate::advice::chosen(&sweep.curves)).unwrap_or(0);
-    let Some(curve) = sweep.curves.get(chosen) else { return String::new() };
+    let Some((chosen, curve)) = chosen(sweep) else { return String::new() };
     let title = [curve.label.as_str(), sweep.target.as_str()].into_iter().filter(|part| !part.is_empty());
     let title = title.collect::<Vec<_>>().join(" on ");
     let engine = curve.points.first().map(|point| point.job.facts.engine.as_str()).filter(|name| *name != curve.label);
@@ -36,19 +35,22 @@ pub(super) fn section(sweep: &SweepResult) -> String {
         let name = if sweep.across.is_empty() { "All engines" } else { "All curves" };
         let _ = write!(out, "<h3>{name}</h3>{}", overview(name, axis, &labelled, Some(chosen)));
     }
-    out.push_str(&maps(sweep));
+    let maps = maps(sweep);
+    if !maps.is_empty() {
+        let drawn = maps.iter().map(|heat| wide_and_narrow(|width| heat.svg(width)));
+        let _ = write!(out, "<h3>Map</h3>{}", grid(drawn));
+    }
     if let Some(found) = &sweep.preconditioning {
         let chart = crate::preconditioning::chart(found);
         let said = crate::preconditioning::said(found);
         let _ = write!(out, "<h3>Preconditioning</h3><p>{}</p>{}", escape(&said), cards(chart));
     }
     let ceiling = sweep.ceiling_iops.map(|ceiling| ceiling.mean);
-    out.push_str(&cards(depth_charts(axis, &labelled, ceiling, &|index| index == chosen)));
+    let mut charts = depth_charts(axis, &labelled, ceiling, &|index| index == chosen);
     let of = if several { format!(" of {}", curve.label) } else { String::new() };
-    let mut more = Vec::new();
-    more.extend(percentile_chart(&format!("Latency percentiles{of} by {axis}"), notable_latencies(curve, axis)));
-    more.extend(over_time(sweep, axis));
-    out.push_str(&cards(more));
+    charts.extend(percentile_chart(&format!("Latency percentiles{of} by {axis}"), notable_latencies(curve, axis)));
+    charts.extend(over_time(sweep, axis));
+    out.push_str(&cards(charts));
     if !several {
         let name = "All points";
         return format!("{out}<h3>{name}</h3>{}", table(name, curve, axis));
@@ -60,16 +62,43 @@ pub(super) fn section(sweep: &SweepResult) -> String {
     out
 }
 
-/// The two maps of a sweep over two axes: throughput and p99. Empty for a sweep over one.
-fn maps(sweep: &SweepResult) -> String {
+/// The charts of a sweep that stand alone, the one that says most first.
+pub(super) fn pictures(sweep: &SweepResult) -> Vec<Picture> {
+    let axis = axis_name(sweep);
+    let labelled: Vec<(String, &Curve)> = sweep.curves.iter().map(|curve| (curve.label.clone(), curve)).collect();
+    let Some((chosen, curve)) = chosen(sweep) else { return Vec::new() };
+    // A map has the titles of the charts of its curves.
+    let map = |heat: &Heat| Picture::from(heat).titled(&format!("map {}", heat.title));
+    let mut out: Vec<Picture> = maps(sweep).iter().map(map).collect();
+    let ceiling = sweep.ceiling_iops.map(|ceiling| ceiling.mean);
+    out.extend(depth_charts(axis, &labelled, ceiling, &|index| index == chosen).iter().map(Picture::from));
+    let percentiles = percentile_chart("Latency percentiles", notable_latencies(curve, axis));
+    out.extend(percentiles.iter().chain(&over_time(sweep, axis)).map(Picture::from));
+    let preconditioning = sweep.preconditioning.as_ref().and_then(crate::preconditioning::chart);
+    out.extend(preconditioning.iter().map(Picture::from));
+    out
+}
+
+/// The curve whose figures stand for the sweep, with its index.
+fn chosen(sweep: &SweepResult) -> Option<(usize, &Curve)> {
+    let index = limits::chosen(sweep).or_else(|| crate::advice::chosen(&sweep.curves)).unwrap_or(0);
+    Some((index, sweep.curves.get(index)?))
+}
+
+/// The maps of a sweep over two axes: throughput and p99. None for a sweep over one.
+fn maps(sweep: &SweepResult) -> Vec<Heat> {
     if sweep.across.is_empty() {
-        return String::new();
+        return Vec::new();
     }
     let axis = axis_name(sweep);
     let by_bytes = crate::text::has_different_blocks(sweep);
     let throughput: fn(&Point) -> f64 =
         if by_bytes { |point| point.bytes_per_second.mean } else { |point| point.iops.mean };
-    let p99: fn(&Point) -> f64 = |point| point.lat_ns().quantile(0.99) as f64;
+    // A cell whose samples do not tell the percentile stays empty, as one that was not measured.
+    let p99: fn(&Point) -> f64 = |point| {
+        let lat = point.lat_ns();
+        if reaches(&lat, 0.99) { lat.quantile(0.99) as f64 } else { 0.0 }
+    };
     let rows = |value: fn(&Point) -> f64| {
         let of = |curve: &Curve| HeatRow {
             name: curve.label.clone(),
@@ -101,7 +130,7 @@ fn maps(sweep: &SweepResult) -> String {
         false => heat("IOPS", throughput, count, false),
     };
     let both = [throughput, heat("p99 latency", p99, nanoseconds, true)];
-    format!("<h3>Map</h3>{}", grid(both.map(|heat| wide_and_narrow(|width| heat.svg(width)))))
+    both.into_iter().filter(Heat::is_drawn).collect()
 }
 
 /// The tiles of the limits of a curve.
@@ -196,9 +225,14 @@ fn depth_charts(
     let x = || axis_of(axis, curves);
     let mut iops = Chart::new("IOPS").x(x()).y(Axis::linear("IOPS").format(Format::Count));
     let mut bw = Chart::new("Bandwidth").x(x()).y(Axis::linear("bandwidth").format(Format::BytesPerSecond));
-    let mut latency = Chart::new("Latency").x(x()).y(Axis::log10("latency").format(Format::Nanoseconds));
-    let mut cpu = Chart::new("CPU").x(x()).y(Axis::linear("CPUs busy").format(Format::Percent));
+    let titled = |title: &str| Chart::new(title).x(x()).y(Axis::log10("latency").format(Format::Nanoseconds));
+    let mut cpu = Chart::new("CPU").x(x()).y(Axis::linear("CPU time, one CPU is 100 %").format(Format::Percent));
     let many = curves.len() > 1;
+    // A chart of each latency where colours tell several curves apart; else one chart, where they tell latencies apart.
+    let mut latencies = match many {
+        true => COMPARED.map(|(figure, _)| titled(&format!("Latency, {figure}"))).to_vec(),
+        false => vec![titled("Latency")],
+    };
     let mut highest: f64 = 0.0;
     for (index, (name, curve)) in curves.iter().enumerate() {
         let of = |value: fn(&Point) -> f64| positive(curve).map(|point| (point.x, value(point))).collect::<Vec<_>>();
@@ -212,24 +246,17 @@ fn depth_charts(
         iops = iops.series(Series::line(name, of(|point| point.iops.mean)).band(band).colour(index));
         let band = bands(|point| point.bytes_per_second);
         bw = bw.series(Series::line(name, of(|point| point.bytes_per_second.mean)).band(band).colour(index));
-        let latencies = |value: fn(&Histogram) -> f64| {
-            let points = positive(curve).map(|point| (point.x, point.lat_ns())).filter(|(_, lat)| !lat.is_empty());
-            points.map(|(x, lat)| (x, value(&lat))).collect::<Vec<_>>()
-        };
-        let called = |figure: &str| if many { format!("{name} {figure}") } else { figure.to_string() };
-        latency = latency
-            .series(Series::line(called("mean"), latencies(Histogram::mean)).colour(index))
-            .series(Series::line(called("p99"), latencies(|lat| lat.quantile(0.99) as f64)).colour(index).dashed());
-        if !many {
-            for (name, q, colour) in [("p50", 0.5, 1), ("p99.9", 0.999, 2)] {
-                let values: Vec<(f64, f64)> = positive(curve)
-                    .map(|point| (point.x, point.lat_ns()))
-                    .filter(|(_, lat)| !lat.is_empty())
-                    .map(|(x, lat)| (x, lat.quantile(q) as f64))
-                    .collect();
-                latency = latency.series(Series::line(name, values).colour(colour));
+        let each = latencies.into_iter();
+        latencies = match many {
+            true => {
+                each.zip(COMPARED).map(|(chart, (_, q))| chart.series(latency(name, curve, q).colour(index))).collect()
             }
-        }
+            false => each
+                .map(|chart| {
+                    LATENCIES.iter().fold(chart, |chart, &(figure, q)| chart.series(latency(figure, curve, q)))
+                })
+                .collect(),
+        };
         let prefix = if many { format!("{name}: ") } else { String::new() };
         for (said, limit) in [("keeps up", &curve.saturation), ("objective", &curve.kept)] {
             let Some((limit, low)) = limit.as_ref().and_then(|limit| Some((limit, limit.low?))) else { continue };
@@ -237,16 +264,22 @@ fn depth_charts(
             let label = format!("{prefix}{said} {}", axis_value(axis, low));
             let colour = many.then_some(index);
             iops = iops.mark_x(low, band, &label, colour);
-            latency = latency.mark_x(low, band, &label, colour);
+            latencies = latencies.into_iter().map(|chart| chart.mark_x(low, band, &label, colour)).collect();
         }
         cpu = cpu.series(Series::line(name, of(|point| cpus(point) * 100.0)).colour(index));
+        let colour = many.then_some(index);
+        if let Some(Answer::Between(low, high)) = curve.line.as_ref().map(LoadLine::answer)
+            && banded(index)
+        {
+            let label = format!("{prefix}load line {} to {}", plain(low), plain(high));
+            iops = iops.span_x(low, high, &label, colour);
+            latencies = latencies.into_iter().map(|chart| chart.span_x(low, high, &label, colour)).collect();
+        }
         if let Some((line, Answer::At(at))) = curve.line.as_ref().map(|line| (line, line.answer())) {
-            let prefix = if many { format!("{name}: ") } else { String::new() };
-            let colour = many.then_some(index);
             let interval = banded(index).then_some((at.low, at.high));
             let label = format!("{prefix}load line {}", plain(at.mean));
             iops = iops.mark_x(at.mean, interval, &label, colour);
-            latency = latency.mark_x(at.mean, interval, &label, colour);
+            latencies = latencies.into_iter().map(|chart| chart.mark_x(at.mean, interval, &label, colour)).collect();
             if let Some(overload) = line.overload.filter(|_| banded(index)) {
                 let label = format!("{prefix}overload {}", plain(overload.mean));
                 iops = iops.mark_x(overload.mean, Some((overload.low, overload.high)), &label, colour);
@@ -256,7 +289,22 @@ fn depth_charts(
     if let Some(ceiling) = ceiling.filter(|ceiling| *ceiling < highest * 2.0) {
         iops = iops.mark_y(ceiling, None, format!("generator alone: {}", count(ceiling)), None);
     }
-    vec![iops, latency, bw, cpu]
+    [vec![iops], latencies, vec![bw, cpu]].concat()
+}
+
+/// The latencies of one curve, with their quantiles; None for the mean.
+const LATENCIES: [(&str, Option<f64>); 4] =
+    [("mean", None), ("p50", Some(0.5)), ("p99", Some(0.99)), ("p99.9", Some(0.999))];
+/// The latencies that several curves are compared by.
+const COMPARED: [(&str, Option<f64>); 2] = [LATENCIES[0], LATENCIES[2]];
+
+/// A latency over the depth, a mean or a quantile, as far as the samples tell it.
+fn latency(name: &str, curve: &Curve, q: Option<f64>) -> Series {
+    let told = positive(curve).map(|point| (point.x, point.lat_ns())).filter(|(_, lat)| match q {
+        None => !lat.is_empty(),
+        Some(q) => reaches(lat, q),
+    });
+    Series::line(name, told.map(|(x, lat)| (x, q.map_or_else(|| lat.mean(), |q| lat.quantile(q) as f64))).collect())
 }
 
 /// The horizontal axis: logarithmic, unless a percentage lies along it.
@@ -321,25 +369,21 @@ fn table(name: &str, curve: &Curve, axis: &str) -> String {
         "p99",
         "p99.9",
         "max",
-        "CPUs",
+        "CPU",
         "in flight",
         "verdicts",
     ];
     let mut table = Table::new(name, &header);
-    let line = curve.at_load_line().map(|point| point.x);
-    let overload = curve.at_overload().map(|point| point.x);
     for point in &curve.points {
         let lat = point.lat_ns();
         let time = |ns: f64| if lat.is_empty() { "-".to_string() } else { nanoseconds(ns) };
         let quantile = |q: f64| time(lat.quantile(q) as f64);
         let codes =
             point.job.verdicts.iter().map(|verdict| verdict.code.as_str()).filter(|code| *code != "interval-too-short");
-        let (class, at) = match (Some(point.x) == line, Some(point.x) == overload) {
-            (true, _) => ("at", "\u{2002}\u{25c0} load line"),
-            (false, true) => ("over", "\u{2002}\u{25c0} overload"),
-            _ if is_at(curve.kept.as_ref(), point.x) => ("at", "\u{2002}\u{25c0} objective"),
-            _ if is_at(curve.saturation.as_ref(), point.x) => ("at", "\u{2002}\u{25c0} keeps up"),
-            (false, false) => ("", ""),
+        let (class, at) = match place(curve, point) {
+            "" => ("", String::new()),
+            "overload" => ("over", "\u{2002}\u{25c0} overload".into()),
+            place => ("at", format!("\u{2002}\u{25c0} {place}")),
         };
         table.row(
             class,
@@ -354,7 +398,7 @@ fn table(name: &str, curve: &Curve, axis: &str) -> String {
                 ("", quantile(0.99)),
                 ("", quantile(0.999)),
                 ("", time(lat.max() as f64)),
-                ("", plain(cpus(point))),
+                ("", percent(cpus(point))),
                 ("", plain(in_flight(&point.job).0)),
                 ("codes", codes.collect::<Vec<_>>().join(", ")),
             ],
@@ -363,25 +407,32 @@ fn table(name: &str, curve: &Curve, axis: &str) -> String {
     table.end()
 }
 
-/// The curves of all sweeps in the same charts.
-pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
+/// The curves of all sweeps under the names of their files, and their axis; None for fewer than two sweeps.
+fn together(documents: &[NamedDocument]) -> Option<(&str, Vec<(String, &Curve)>)> {
     let sweeps = || {
         documents.iter().filter_map(|named| match &named.document {
             Document::Sweep(sweep) => Some((&named.name, sweep)),
             _ => None,
         })
     };
-    if sweeps().count() < 2 {
-        return String::new();
-    }
-    let curves: Vec<(String, &Curve)> = sweeps()
-        .flat_map(|(name, sweep)| sweep.curves.iter().map(move |curve| (format!("{name} {}", curve.label), curve)))
-        .collect();
-    let axis = sweeps().next().map_or("iodepth", |(_, sweep)| axis_name(sweep));
+    let (_, first) = sweeps().next().filter(|_| sweeps().count() > 1)?;
+    let curves = sweeps()
+        .flat_map(|(name, sweep)| sweep.curves.iter().map(move |curve| (format!("{name} {}", curve.label), curve)));
+    Some((axis_name(first), curves.collect()))
+}
+
+/// The charts of all sweeps together.
+pub(super) fn charts_together(documents: &[NamedDocument]) -> Vec<Chart> {
+    let Some((axis, curves)) = together(documents) else { return Vec::new() };
+    depth_charts(axis, &curves, None, &|_| curves.len() <= 2)
+}
+
+/// The curves of all sweeps in the same charts.
+pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
+    let Some((axis, curves)) = together(documents) else { return String::new() };
     let heading = "Sweeps side by side";
-    let few = curves.len() <= 2;
     let table = overview(heading, axis, &curves, None);
-    format!("<h2>{heading}</h2>{table}{}", cards(depth_charts(axis, &curves, None, &|_| few)))
+    format!("<h2>{heading}</h2>{table}{}", cards(charts_together(documents)))
 }
 
 /// The answers of several curves in one table; a row of its own colour for the one that was chosen.

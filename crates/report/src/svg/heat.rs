@@ -37,13 +37,24 @@ const ROW: f64 = 34.0;
 const BELOW: f64 = 46.0;
 
 impl Heat {
+    /// The smallest and the largest place of a cell.
+    fn ends(&self) -> (f64, f64) {
+        let places = self.rows.iter().flat_map(|row| &row.cells).map(|cell| cell.0);
+        places.fold((f64::MAX, 0.0f64), |(low, high), x| (low.min(x), high.max(x)))
+    }
+
+    /// True if the map has two places at least.
+    pub fn is_drawn(&self) -> bool {
+        let (first, last) = self.ends();
+        first < last
+    }
+
     /// The map as an `<svg>` element of this width; empty without two places. Text is escaped.
     pub fn svg(&self, width: f64) -> String {
-        let places = || self.rows.iter().flat_map(|row| &row.cells).map(|cell| cell.0);
-        let (first, last) = places().fold((f64::MAX, 0.0f64), |(low, high), x| (low.min(x), high.max(x)));
-        if first >= last {
+        if !self.is_drawn() {
             return String::new();
         }
+        let (first, last) = self.ends();
         let longest = self.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
         let (left, right) = (longest as f64 * CHARACTER + 18.0, width - 16.0);
         // Half a step of a doubling beyond the ends, so that the cells of the ends are as wide as the others.
@@ -58,6 +69,7 @@ impl Heat {
             false => value / most.max(f64::MIN_POSITIVE),
         };
         let middle_of = |index: usize| bottom - ROW * (index as f64 + 0.5);
+        let mut figures = String::new();
         for (index, row) in self.rows.iter().enumerate() {
             let top = middle_of(index) - ROW / 2.0;
             let _ = write!(
@@ -73,21 +85,38 @@ impl Heat {
                 let begin = between(cell.checked_sub(1).map(|before| &row.cells[before]), across(x / 2f64.sqrt()));
                 let end = between(row.cells.get(cell + 1), across(x * 2f64.sqrt()));
                 let said = (self.write)(value);
+                let opacity = 0.06 + 0.94 * shade(value).clamp(0.0, 1.0);
                 let _ = write!(
                     out,
-                    r#"<rect class="cell" x="{}" y="{}" width="{}" height="{}" fill-opacity="{:.3}"><title>{}</title></rect>"#,
+                    r#"<rect class="cell" x="{}" y="{}" width="{}" height="{}" fill-opacity="{opacity:.3}"><title>{}</title></rect>"#,
                     short(begin),
                     short(top + 1.0),
                     short((end - begin - 1.0).max(0.5)),
                     short(ROW - 2.0),
-                    0.06 + 0.74 * shade(value).clamp(0.0, 1.0),
                     escape(&format!("{}, {} {}: {said}", row.name, self.axis, (self.place)(&self.axis, x)))
                 );
-                if end - begin > said.chars().count() as f64 * CHARACTER + 4.0 {
+                let wide = said.chars().count() as f64 * CHARACTER + 4.0;
+                if end - begin > wide {
+                    let middle = (begin + end) / 2.0;
+                    // No line crosses a figure: the colour of the cell lies between them.
+                    let place = format!(
+                        r#"x="{}" y="{}" width="{}" height="16""#,
+                        short(middle - wide / 2.0),
+                        short(top + ROW / 2.0 - 8.0),
+                        short(wide)
+                    );
+                    if self.contours.iter().any(|(_, places)| {
+                        places.get(index).copied().flatten().is_some_and(|x| (across(x) - middle).abs() < wide / 2.0)
+                    }) {
+                        let _ = write!(
+                            figures,
+                            r#"<rect class="paper behind" {place}/><rect class="cell behind" {place} fill-opacity="{opacity:.3}"/>"#
+                        );
+                    }
                     let _ = write!(
-                        out,
+                        figures,
                         r#"<text class="cell-value" x="{}" y="{}" text-anchor="middle">{}</text>"#,
-                        short((begin + end) / 2.0),
+                        short(middle),
                         short(top + ROW / 2.0 + 4.0),
                         escape(&said)
                     );
@@ -95,7 +124,8 @@ impl Heat {
             }
         }
         self.draw_contours(&mut out, &across, (left, right), middle_of);
-        self.draw_axis(&mut out, &across, (first, last), bottom, (left + right) / 2.0);
+        out.push_str(&figures);
+        self.draw_axis(&mut out, &across, bottom, (left + right) / 2.0);
         out + "</svg>"
     }
 
@@ -134,30 +164,31 @@ impl Heat {
         }
     }
 
-    fn draw_axis(
-        &self,
-        out: &mut String,
-        across: &dyn Fn(f64) -> f64,
-        (first, last): (f64, f64),
-        bottom: f64,
-        middle: f64,
-    ) {
+    /// A tick below each place that any row has a cell at, with the value where it fits.
+    fn draw_axis(&self, out: &mut String, across: &dyn Fn(f64) -> f64, bottom: f64, middle: f64) {
+        let mut places: Vec<f64> = self.rows.iter().flat_map(|row| &row.cells).map(|cell| cell.0).collect();
+        places.sort_by(f64::total_cmp);
+        places.dedup();
         let mut free_from = f64::MIN;
-        let mut x = first;
-        while x <= last * 1.001 {
+        for x in places {
             let said = (self.place)(&self.axis, x);
             let half = said.chars().count() as f64 * CHARACTER / 2.0 + 4.0;
+            let at = short(across(x));
+            let _ = write!(
+                out,
+                r#"<line class="axis" x1="{at}" y1="{}" x2="{at}" y2="{}"/>"#,
+                short(bottom + 1.0),
+                short(bottom + 5.0)
+            );
             if across(x) - half >= free_from {
                 let _ = write!(
                     out,
-                    r#"<text class="tick" x="{}" y="{}" text-anchor="middle">{}</text>"#,
-                    short(across(x)),
-                    short(bottom + 16.0),
+                    r#"<text class="tick" x="{at}" y="{}" text-anchor="middle">{}</text>"#,
+                    short(bottom + 17.0),
                     escape(&said)
                 );
                 free_from = across(x) + half;
             }
-            x *= 2.0;
         }
         let _ = write!(
             out,
@@ -195,7 +226,19 @@ mod tests {
         let svg = heat().svg(640.0);
         assert_eq!(svg.matches("class=\"cell\"").count(), 12);
         assert!(svg.contains("bs &lt;16 KiB&gt;, iodepth 8: 200") && !svg.contains("<16"), "{svg}");
-        assert!(svg.contains("fill-opacity=\"0.800\""), "the highest value is the darkest");
+        assert!(svg.contains("fill-opacity=\"1.000\""), "the highest value is the darkest");
+    }
+
+    #[test]
+    fn each_place_of_a_cell_has_its_tick() {
+        let mut odd = heat();
+        odd.rows[1].cells = vec![(3.0, 1.0), (48.0, 2.0)];
+        let svg = odd.svg(640.0);
+        for place in [1, 2, 3, 4, 8, 48] {
+            assert!(svg.contains(&format!("text-anchor=\"middle\">{place}</text>")), "{place}: {svg}");
+        }
+        assert!(!svg.contains(">16</text>") && !svg.contains(">32</text>"), "nothing was measured there: {svg}");
+        assert_eq!(svg.matches("class=\"axis\"").count(), 6);
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(crate) struct Rows {
     pub range: (f64, f64),
     /// True if the axis cannot go further down, so that its low end gets a label.
     pub ends_low: bool,
+    /// True if only whole numbers get ticks.
+    pub whole: bool,
     /// The figures below the axis.
     pub write: fn(f64) -> String,
     /// The name of the axis; may be empty.
@@ -117,7 +119,8 @@ impl Rows {
     /// Round values, zero among them where it is in range, as many as have room for their labels; and the low end.
     fn ticks(&self, width: f64) -> Vec<f64> {
         let (low, high) = self.range;
-        let mut step = nice_step((high - low) / (width / 50.0).max(2.0));
+        let nice = |rough: f64| if self.whole { nice_step(rough).max(1.0).ceil() } else { nice_step(rough) };
+        let mut step = nice((high - low) / (width / 50.0).max(2.0));
         let round = |step: f64| {
             let (first, last) = ((low / step).ceil() as i64, (high / step).floor() as i64);
             (first..=last).map(|index| index as f64 * step).collect::<Vec<f64>>()
@@ -129,7 +132,7 @@ impl Rows {
         };
         let mut ticks = round(step);
         while ticks.len() > 2 && widest(&ticks) > room(step) {
-            step = nice_step(step * 1.01);
+            step = nice(step * 1.01);
             ticks = round(step);
         }
         // The end of an axis that cannot go further is worth a label, if there is room for one.
@@ -197,6 +200,7 @@ mod tests {
             rows: vec![row("a", Mark::Span(-0.9, -0.8, 0.1)), row("<b>", Mark::Bar(0.5)), row("c", Mark::Nothing)],
             range,
             ends_low: true,
+            whole: false,
             write: |value| format!("{} %", measure::figures::plain(value * 100.0)),
             axis: String::new(),
         }
@@ -214,6 +218,14 @@ mod tests {
             }
             let ticks = chart((-1.0, high)).ticks(360.0);
             assert!(high > 4.5 || ticks[0] == -1.0, "{high}: {ticks:?}");
+        }
+    }
+
+    #[test]
+    fn whole_ticks_have_whole_steps() {
+        for high in [1.2, 3.0, 7.5, 22.0] {
+            let ticks = Rows { whole: true, ends_low: false, ..chart((-1.4, high)) }.ticks(360.0);
+            assert!(ticks.contains(&0.0) && ticks.iter().all(|tick| tick.fract() == 0.0), "{high}: {ticks:?}");
         }
     }
 

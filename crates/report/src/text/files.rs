@@ -25,7 +25,9 @@ pub(crate) fn described(result: &FilesResult) -> String {
     if facts.processes > 1 {
         who = format!("{} in {} processes", who, facts.processes);
     }
-    parts.push(format!("{who}, {} each of {}", plural(facts.files, "file"), facts.sizes));
+    // One size is written in its unit, a distribution in the words that asked for it.
+    let size = if facts.sizes.contains(':') { facts.sizes.clone() } else { bytes(facts.mean_bytes) };
+    parts.push(format!("{who} x {} of {size}", plural(facts.files, "file")));
     parts.push(format!("records of {}", bytes(facts.record_bytes as f64)));
     let odd = [(facts.direct, "direct"), (facts.fsync, "fsync"), (facts.shared, "shared directories")];
     parts.extend(odd.iter().filter(|(is, _)| *is).map(|(_, what)| what.to_string()));
@@ -231,12 +233,12 @@ fn one_phase(phase: &PhaseResult, style: Style) -> String {
     if let Some(course) = &phase.over_time {
         out.push_str(&over_time(course, style));
     }
-    let available = (phase.runtime_ns as f64 * phase.threads.len() as f64).max(1.0);
+    let runtime = (phase.runtime_ns as f64).max(1.0);
     let used = phase.cpu.user_ns + phase.cpu.system_ns;
     let told = format!(
-        "user {}, system {} of each thread's CPU; {} {}; {} context switches",
-        percent(phase.cpu.user_ns as f64 / available),
-        percent(phase.cpu.system_ns as f64 / available),
+        "user {}, system {} of one CPU; {} {}; {} context switches",
+        percent(phase.cpu.user_ns as f64 / runtime),
+        percent(phase.cpu.system_ns as f64 / runtime),
         nanoseconds(used as f64 / total.files.max(1) as f64),
         if lists { "an entry" } else { "a file" },
         grouped(phase.cpu.context_switches),

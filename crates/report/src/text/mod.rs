@@ -18,7 +18,7 @@ pub(crate) use comparison::{changed, disturbed_sides, named, value, word};
 pub(crate) use files::{OVER_ITERATIONS, described as described_files, over_iterations};
 pub(crate) use hosts::{sheets as host_sheets, skew as host_skew};
 pub(crate) use run::{described, grouped, in_flight, names};
-pub(crate) use sweep::{cpus, has_different_blocks, spread, workload};
+pub(crate) use sweep::{cpus, has_different_blocks, place, spread, workload};
 
 use measure::schema::{Machine, Storage};
 use measure::verdict::{Severity, Verdict};
@@ -32,11 +32,13 @@ pub struct Style {
     pub ascii: bool,
     /// Columns of the terminal, or of the page.
     pub width: usize,
+    /// True if long names are cut so that lines fit into `width`: a terminal has no more room, a pipe and a file have.
+    pub cuts_names: bool,
 }
 
 impl Default for Style {
     fn default() -> Style {
-        Style { colour: false, ascii: false, width: 100 }
+        Style { colour: false, ascii: false, width: 100, cuts_names: false }
     }
 }
 

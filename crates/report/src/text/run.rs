@@ -259,21 +259,20 @@ const WAITED_MATTERS: f64 = 0.02;
 
 fn cpu_and_depth(job: &JobResult, style: Style) -> String {
     let mut out = String::new();
-    let available = (job.runtime_ns as f64 * f64::from(job.clones.max(1))).max(1.0);
+    let runtime = (job.runtime_ns as f64).max(1.0);
     let used = job.cpu.user_ns + job.cpu.system_ns;
-    let each = if job.clones > 1 { " of each clone's CPU" } else { "" };
     let looked = match job.cpu.looked_ns {
         0 => String::new(),
-        looked_ns => format!(" ({} looking for completions, poll=)", percent(looked_ns as f64 / available)),
+        looked_ns => format!(" ({} looking for completions, poll=)", percent(looked_ns as f64 / runtime)),
     };
-    let waited = match job.cpu.waited_ns as f64 / available {
+    let waited = match job.cpu.waited_ns as f64 / (runtime * f64::from(job.clones.max(1))) {
         part if part < WAITED_MATTERS => String::new(),
-        part => format!(", waiting for a CPU {}", percent(part)),
+        part => format!(", waiting for a CPU {} of the time", percent(part)),
     };
     let told = format!(
-        "user {}, system {}{each}{looked}{waited}; {} an op; {} context switches, {} + {} page faults (major + minor)",
-        percent(job.cpu.user_ns as f64 / available),
-        percent(job.cpu.system_ns as f64 / available),
+        "user {}, system {} of one CPU{looked}{waited}; {} an op; {} context switches, {} + {} page faults (major + minor)",
+        percent(job.cpu.user_ns as f64 / runtime),
+        percent(job.cpu.system_ns as f64 / runtime),
         nanoseconds(used as f64 / job.total_ops().max(1) as f64),
         grouped(job.cpu.context_switches),
         grouped(job.cpu.major_faults),

@@ -164,7 +164,7 @@ fn table(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
     let mut table = left.fold(Table::of(&header), Table::left);
     curve.points.iter().for_each(|point| table.row(columns.iter().map(|column| (column.cell)(point)).collect()));
     let width = style.width.saturating_sub(2);
-    table.without(&LEAST, width).cut(width).render(style, 2)
+    table.without(&LEAST, width).cut(style, 2).render(style, 2)
 }
 
 fn columns<'a>(sweep: &'a SweepResult, curve: &'a Curve) -> Vec<Column<'a>> {
@@ -216,7 +216,10 @@ fn columns<'a>(sweep: &'a SweepResult, curve: &'a Curve) -> Vec<Column<'a>> {
     }
     out.push(right("CPU", |point| percent(cpus(point))));
     let left = |title: &'a str, cell: Box<dyn Fn(&Point) -> String + 'a>| Column { title, cell, left: true };
-    let place = |point: &Point| place(curve, point).to_string();
+    let place = |point: &Point| match place(curve, point) {
+        "" => String::new(),
+        place => format!("<- {place}"),
+    };
     out.push(left("", Box::new(place)));
     out.push(left("verdicts", Box::new(codes)));
     // An empty column is not drawn.
@@ -240,16 +243,16 @@ pub(crate) fn spread(point: &Point) -> String {
     }
 }
 
-/// A mark for the point at the load line or at overload; empty for any other point.
-fn place(curve: &Curve, point: &Point) -> &'static str {
+/// The name of a point's place on its curve: at the load line, at an objective, at overload; empty for any other point.
+pub(crate) fn place(curve: &Curve, point: &Point) -> &'static str {
     let is = |other: Option<&Point>| other.is_some_and(|other| other.x == point.x);
     let (kept, keeps_up) = [&curve.kept, &curve.saturation].map(|limit| is_at(limit.as_ref(), point.x)).into();
     match (is(curve.at_load_line()), is(curve.at_overload())) {
-        (true, _) if kept => "<- load line, objective",
-        (true, _) => "<- load line",
-        _ if kept => "<- objective",
-        (false, true) => "<- overload",
-        _ if keeps_up => "<- keeps up",
+        (true, _) if kept => "load line, objective",
+        (true, _) => "load line",
+        _ if kept => "objective",
+        (false, true) => "overload",
+        _ if keeps_up => "keeps up",
         (false, false) => "",
     }
 }

@@ -3,6 +3,7 @@
 use super::{Style, Tone};
 
 /// Rows of cells; all rows have the header's number of cells.
+#[derive(Clone, Debug)]
 pub struct Table {
     header: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -64,10 +65,13 @@ impl Table {
         self
     }
 
-    /// Cuts the cells of the widest column that starts at the left, names as a rule, so that no line is longer than
-    /// `width`, as far as that is possible: figures are never cut.
-    pub fn cut(mut self, width: usize) -> Table {
-        let over = self.width().saturating_sub(width);
+    /// Cuts the cells of the widest column that starts at the left, names as a rule, so that no line behind `indent`
+    /// spaces is wider than the terminal, as far as that is possible: figures are never cut, nor are names in a pipe.
+    pub fn cut(mut self, style: Style, indent: usize) -> Table {
+        if !style.cuts_names {
+            return self;
+        }
+        let over = self.width().saturating_sub(style.width.saturating_sub(indent));
         let widths = self.widths();
         let Some(&column) = self.left.iter().max_by_key(|column| widths[**column]) else { return self };
         let room = widths[column].saturating_sub(over).max(SHORTEST);
@@ -121,8 +125,12 @@ mod tests {
         table.row(vec!["/mnt/a/very/long/path/to/volume-1".into(), "1234567".into()]);
         table.row(vec!["short".into(), "8".into()]);
         assert_eq!(table.width(), 42);
-        let text = table.cut(28).render(Style::default(), 0);
-        assert_eq!(text.lines().map(str::len).max(), Some(28), "{text}");
+        let narrow = Style { width: 30, ..Style::default() };
+        let whole = table.clone().cut(narrow, 2).render(narrow, 2);
+        assert!(whole.contains("/mnt/a/very/long/path/to/volume-1  1234567"), "a pipe takes all of it: {whole}");
+        let terminal = Style { cuts_names: true, ..narrow };
+        let text = table.cut(terminal, 2).render(terminal, 2);
+        assert_eq!(text.lines().map(str::len).max(), Some(30), "{text}");
         assert!(text.contains("/mnt/../to/volume-1  1234567") && text.contains("short"), "{text}");
     }
 }

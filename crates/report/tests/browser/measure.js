@@ -27,6 +27,19 @@ function contrast(view, element, colour) {
   return (light + 0.05) / (dark + 0.05);
 }
 
+// The contrast of a figure in a chart against the cell of colour that it lies on.
+function contrastOnCell(view, text) {
+  const at = text.getBBox();
+  const [x, y] = [at.x + at.width / 2, at.y + at.height / 2];
+  const holds = (cell) => cell.x.baseVal.value <= x && x <= cell.x.baseVal.value + cell.width.baseVal.value && cell.y.baseVal.value <= y && y <= cell.y.baseVal.value + cell.height.baseVal.value;
+  const cell = [...text.ownerSVGElement.querySelectorAll("rect.cell")].find(holds);
+  const style = view.getComputedStyle(cell), part = parseFloat(style.fillOpacity);
+  const paper = channels(view.getComputedStyle(text.closest(".card")).backgroundColor);
+  const behind = channels(style.fill).slice(0, 3).map((value, i) => value * part + paper[i] * (1 - part));
+  const [light, dark] = [luminance(channels(view.getComputedStyle(text).fill)), luminance(behind)].sort((a, b) => b - a);
+  return (light + 0.05) / (dark + 0.05);
+}
+
 function shown(element) {
   const box = element.getBoundingClientRect();
   return box.width > 0 && box.height > 0;
@@ -78,6 +91,10 @@ function measure(frame, width) {
     const style = view.getComputedStyle(element);
     const found = contrast(view, element, element.closest("svg") ? style.fill : style.color);
     if (found < 4.5) tell(`"${element.textContent.slice(0, 40)}" has a contrast of ${found.toFixed(1)}`);
+  }
+  for (const text of document_.querySelectorAll("text.cell-value")) {
+    const found = shown(text) ? contrastOnCell(view, text) : Infinity;
+    if (found < 4.5) tell(`"${text.textContent}" has a contrast of ${found.toFixed(1)} on its cell`);
   }
   // Text outside of charts ends where its box ends, or its box scrolls.
   for (const element of document_.querySelectorAll("h1, h2, h3, p, li, .tile *, .verdict *, header *")) {

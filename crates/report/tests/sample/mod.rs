@@ -237,6 +237,28 @@ pub fn comparison() -> ComparisonResult {
     }
 }
 
+/// A sweep over depth and clones, the load line of whose curves moves.
+pub fn map() -> SweepResult {
+    let mut map = SweepResult { across: "numjobs".into(), ..sweep() };
+    map.curves = [1.0, 2.0, 4.0]
+        .map(|clones| Curve {
+            across: Some(clones),
+            ..curve(&format!("numjobs {clones}"), 122_000.0 * clones.sqrt(), 1.6e-4 / clones, 300.0)
+        })
+        .to_vec();
+    map
+}
+
+/// A comparison in which B is a hundred times as fast as A.
+pub fn far_apart() -> ComparisonResult {
+    let mut far = comparison();
+    for (effect, times) in far.effects.iter_mut().zip([907.4, 120.0, 1.0 / 90.0, 0.3, 1.1]) {
+        effect.change = Estimate { mean: times - 1.0, low: times * 0.9 - 1.0, high: times * 1.1 - 1.0 };
+        effect.b.mean = effect.a.mean * times;
+    }
+    far
+}
+
 /// Two threads that created 3,000 files and lost one.
 pub fn files() -> FilesResult {
     let mut lat_ns = measure::Histogram::new();
