@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the programs cost before they do anything: start-up, resident memory and sizes, beside fio.
+"""Start-up, resident memory and sizes of the programs, beside fio.
 
     bench/costs.py [--plimsoll PATH] [--fio fio] [--iotrap PATH] [--repeats 21]
 
