@@ -21,4 +21,5 @@ pub mod shared;
 pub mod start;
 pub mod tracepoint;
 pub mod wake;
+pub mod zeros;
 pub mod zoned;

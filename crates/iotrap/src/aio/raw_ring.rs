@@ -515,7 +515,7 @@ fn submit(pinned: Pinned, count: c_uint, wait: &Wait, kernel: impl Fn(c_uint, &W
             if taken != 0
                 && !usize::try_from(result).is_ok_and(|done| done >= taken as usize)
                 && let Some(held) = rings::hold(id)
-                && held.known().blind.is_none()
+                && held.known().blind().is_none()
             {
                 held.loses_sight(Reason::RingDrivers, raw::now_ns());
             }
@@ -552,7 +552,7 @@ fn submit_spread(place: &'static Mapped, count: c_uint, wait: &Wait, kernel: imp
             held.loses_sight(Reason::RingDrivers, batch.now_ns); // the kernel drops it
             continue;
         };
-        if changes.used == MOST && held.known().blind.is_none() {
+        if changes.used == MOST && held.known().blind().is_none() {
             held.loses_sight(Reason::Busy, batch.now_ns);
         }
         // SAFETY: an entry within the mapping, which the program has written and not submitted.

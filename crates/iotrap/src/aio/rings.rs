@@ -117,15 +117,22 @@ pub struct Known {
     completed: c_uint,
     /// The requests that the library has not seen end.
     outstanding: u32,
-    /// The reason why nothing more of the ring is spread: requests or completions were missed, or the ring is of
-    /// another kind.
-    pub blind: Option<Reason>,
+    /// A [`Reason::mark`]: the reason why nothing more of the ring is spread (see [`Known::blind`]); 0 without one.
+    blind: u8,
     /// The files that the program has registered.
     pub files: Registered,
     /// The descriptor of a ring whose completions come only when its own thread asks for them (DEFER_TASKRUN).
     pub deferred: Option<c_int>,
-    /// The descriptor of a ring that liburing drives; -1 for others.
-    pub ring_fd: c_int,
+    /// The descriptor of a ring that liburing drives.
+    pub ring_fd: Option<c_int>,
+}
+
+impl Known {
+    /// The reason why nothing more of the ring is spread: requests or completions were missed, or the ring is of
+    /// another kind.
+    pub fn blind(&self) -> Option<Reason> {
+        Reason::of_mark(self.blind)
+    }
 }
 
 /// The requests of one ring, and the right to look at them.
@@ -153,10 +160,10 @@ static ALL: [Ring; RINGS] = [const {
             seen: 0,
             completed: 0,
             outstanding: 0,
-            blind: None,
+            blind: 0,
             files: Registered::none(),
             deferred: None,
-            ring_fd: -1,
+            ring_fd: None,
         }),
     }
 }; RINGS];
@@ -204,7 +211,7 @@ pub fn hold(id: u64) -> Option<Held> {
 /// Takes the ring of liburing that has this descriptor, if it is known.
 pub fn of_descriptor(fd: c_int) -> Option<Held> {
     let known = ALL.iter().filter(|ring| fd >= 0 && ring.id.load(Acquire) != 0);
-    known.filter_map(|ring| ring.hold(true)).find(|held| held.id != 0 && held.known().ring_fd == fd)
+    known.filter_map(|ring| ring.hold(true)).find(|held| held.id != 0 && held.known().ring_fd == Some(fd))
 }
 
 /// Enters a new ring; `seen` is the end of the entries that were submitted before. None if the table is full.
@@ -225,10 +232,10 @@ pub unsafe fn enter(id: u64, queues: Queues, seen: c_uint, kind: Option<Reason>)
         known.completed = completed;
         known.outstanding = 0;
         known.deferred = None;
-        known.ring_fd = -1;
+        known.ring_fd = None;
         // Not a new ring: some of its requests may be in flight.
         let begun = (seen != 0 || completed != 0).then_some(Reason::RingDrivers);
-        known.blind = kind.or(begun);
+        known.blind = kind.or(begun).map_or(0, Reason::mark);
         ring.id.store(id, Release);
         held.id = id;
         return Some(held);
@@ -268,7 +275,7 @@ impl Held {
     /// Retires the requests that have come back since the last time.
     pub fn catch_up(&self) {
         let known = self.known();
-        if self.id == 0 || (known.blind.is_some() && known.requests.is_empty()) {
+        if self.id == 0 || (known.blind().is_some() && known.requests.is_empty()) {
             return; // nothing that could come back matters
         }
         let (queues, mut at, outstanding, seen) = (known.queues, known.completed, known.outstanding, known.seen);
@@ -361,10 +368,10 @@ impl Held {
     /// Requests or completions were missed: nothing of the ring is spread any more.
     pub fn loses_sight(&self, reason: Reason, now_ns: u64) {
         let known = self.known();
-        if known.blind.is_none() {
+        if known.blind().is_none() {
             reason.count();
+            known.blind = reason.mark();
         }
-        known.blind = known.blind.or(Some(reason));
         known.requests.recorded().for_each(|pending| self.release(pending, now_ns));
         known.requests.doubt_all();
     }
@@ -444,7 +451,7 @@ impl Held {
         let bytes = bytes_of(request)?;
         trace::transfers(if fixed { -1 } else { fd }, &group, kind, offset, bytes);
         let known = self.known();
-        if let Some(reason) = known.blind {
+        if let Some(reason) = known.blind() {
             reason.count();
             return None;
         }

@@ -22,10 +22,35 @@ struct Slot<T> {
     request: T,
 }
 
+/// A place in the table. An empty one is all zeros (which `Option` does not promise), so that a static table takes no
+/// memory before it is used.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Place<T> {
+    Empty = 0,
+    Used(Slot<T>) = 1,
+}
+
+impl<T> Place<T> {
+    fn slot(&self) -> Option<&Slot<T>> {
+        match self {
+            Place::Empty => None,
+            Place::Used(slot) => Some(slot),
+        }
+    }
+
+    fn slot_mut(&mut self) -> Option<&mut Slot<T>> {
+        match self {
+            Place::Empty => None,
+            Place::Used(slot) => Some(slot),
+        }
+    }
+}
+
 /// The requests of one ring in flight.
 pub struct Tagged<T> {
-    slots: [Option<Slot<T>>; SLOTS],
-    /// The number of slots in use.
+    places: [Place<T>; SLOTS],
+    /// The number of places in use.
     recorded: usize,
     strangers: [u16; BUCKETS],
 }
@@ -51,12 +76,12 @@ fn bucket(user_data: u64) -> usize {
 impl<T: Copy> Tagged<T> {
     /// A table without recorded requests.
     pub const fn new() -> Tagged<T> {
-        Tagged { slots: [const { None }; SLOTS], recorded: 0, strangers: [0; BUCKETS] }
+        Tagged { places: [const { Place::Empty }; SLOTS], recorded: 0, strangers: [0; BUCKETS] }
     }
 
     /// Forgets all recorded requests.
     pub fn clear(&mut self) {
-        self.slots.fill(None);
+        self.places.fill(Place::Empty);
         self.recorded = 0;
         self.strangers.fill(0);
     }
@@ -73,8 +98,8 @@ impl<T: Copy> Tagged<T> {
 
     /// Records a request; the caller has asked [`Tagged::can_record`].
     pub fn record(&mut self, user_data: u64, request: T) {
-        if let Some(free) = self.slots.iter_mut().find(|slot| slot.is_none()) {
-            *free = Some(Slot { user_data, rivals: 0, doubtful: false, request });
+        if let Some(empty) = self.places.iter_mut().find(|place| place.slot().is_none()) {
+            *empty = Place::Used(Slot { user_data, rivals: 0, doubtful: false, request });
             self.recorded += 1;
         }
     }
@@ -102,17 +127,24 @@ impl<T: Copy> Tagged<T> {
     /// Takes back the last [`Tagged::record`] of this `user_data`: the request was not submitted.
     pub fn remove(&mut self, user_data: u64) -> Option<T> {
         let at = self.find(user_data)?;
-        let slot = self.slots.get_mut(at)?.take()?;
+        self.empty(at).map(|slot| slot.request)
+    }
+
+    /// Empties a place, and returns what it held.
+    fn empty(&mut self, at: usize) -> Option<Slot<T>> {
+        let place = self.places.get_mut(at)?;
+        let slot = *place.slot()?;
+        *place = Place::Empty;
         self.recorded -= 1;
-        Some(slot.request)
+        Some(slot)
     }
 
     /// Notes the last completion of a request.
     pub fn ended(&mut self, user_data: u64) -> Ended<T> {
         if let Some(at) = self.find(user_data)
-            && let Some(slot) = self.slots.get_mut(at).and_then(|slot| slot.take_if(|slot| slot.rivals == 0))
+            && self.places.get(at).and_then(Place::slot).is_some_and(|slot| slot.rivals == 0)
+            && let Some(slot) = self.empty(at)
         {
-            self.recorded -= 1;
             return if slot.doubtful { Ended::Unknown(slot.request) } else { Ended::Certain(slot.request) };
         }
         if let Some(count) = self.strangers.get_mut(bucket(user_data)) {
@@ -130,12 +162,13 @@ impl<T: Copy> Tagged<T> {
 
     /// The recorded requests that are still in flight.
     pub fn recorded(&mut self) -> impl Iterator<Item = &mut T> {
-        self.slots.iter_mut().flatten().map(|slot| &mut slot.request)
+        self.places.iter_mut().filter_map(Place::slot_mut).map(|slot| &mut slot.request)
     }
 
     /// Gives each recorded request a rival that nobody has seen: the results of all of them stay unknown.
     pub fn doubt_all(&mut self) {
-        self.slots.iter_mut().flatten().for_each(|slot| slot.rivals = slot.rivals.saturating_add(1));
+        let slots = self.places.iter_mut().filter_map(Place::slot_mut);
+        slots.for_each(|slot| slot.rivals = slot.rivals.saturating_add(1));
     }
 
     /// The recorded request of this `user_data`.
@@ -145,12 +178,12 @@ impl<T: Copy> Tagged<T> {
 
     fn slot(&mut self, user_data: u64) -> Option<&mut Slot<T>> {
         let at = self.find(user_data)?;
-        self.slots.get_mut(at)?.as_mut()
+        self.places.get_mut(at)?.slot_mut()
     }
 
     /// The place of a request. The search ends with the last recorded one: most rings have few.
     fn find(&self, user_data: u64) -> Option<usize> {
-        let used = self.slots.iter().enumerate().filter_map(|(at, slot)| Some((at, slot.as_ref()?)));
+        let used = self.places.iter().enumerate().filter_map(|(at, place)| Some((at, place.slot()?)));
         used.take(self.recorded).find(|(_, slot)| slot.user_data == user_data).map(|(at, _)| at)
     }
 }

@@ -88,7 +88,7 @@ unsafe fn held(uring: *const Uring) -> Option<Held> {
         let mask = unsafe { (*completion.mask).load(Relaxed) };
         let bytes = submission.bytes.max(completion.bytes);
         if same
-            && known.ring_fd == *ring_fd
+            && known.ring_fd == Some(*ring_fd)
             && mask == known.queues.completed_mask
             && known.queues.mapped.is_some_and(|(_, all)| all == bytes)
         {
@@ -109,7 +109,7 @@ unsafe fn held(uring: *const Uring) -> Option<Held> {
         queues.unmap();
         return None;
     };
-    held.known().ring_fd = *ring_fd;
+    held.known().ring_fd = Some(*ring_fd);
     if flags & setup::DEFER_TASKRUN != 0 {
         held.known().deferred = Some(*ring_fd);
     }

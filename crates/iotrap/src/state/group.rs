@@ -10,6 +10,7 @@ use lanes::LANES_MAX;
 use crate::abi::raw;
 use crate::state::closing::{self, Closing};
 use crate::state::counted::Count;
+use crate::state::descriptor::Descriptor;
 use crate::state::lane;
 use crate::state::node::{Node, NodeRef};
 use crate::state::process;
@@ -37,12 +38,12 @@ pub struct Group {
     attempt_at: AtomicU64,
     /// The witness: a private duplicate of the program's open file description ([`crate::state::proof`]); -1 without
     /// one.
-    witness: AtomicI32,
+    witness: Descriptor,
     /// The error (errno) of writing out the page cache, which the kernel tells an open file once; 0 if the program
     /// knows of all such errors.
     lost: AtomicI32,
     /// The descriptor of the file on each lane; -1 where it is not open, which is always so for the opened lane.
-    files: [AtomicI32; LANES_MAX],
+    files: [Descriptor; LANES_MAX],
 }
 
 /// Flags that lanes can follow; a change of the others makes the file another one than was opened.
@@ -66,9 +67,9 @@ static GROUPS_OF_PROCESS: [Group; GROUPS] = [const {
         sleep: AtomicU8::new(ASLEEP),
         missing: AtomicU32::new(0),
         attempt_at: AtomicU64::new(0),
-        witness: AtomicI32::new(-1),
+        witness: Descriptor::none(),
         lost: AtomicI32::new(0),
-        files: [const { AtomicI32::new(-1) }; LANES_MAX],
+        files: [const { Descriptor::none() }; LANES_MAX],
     }
 }; GROUPS];
 
@@ -540,7 +541,7 @@ impl Group {
         }
     }
 
-    fn close_file(&self, lane: usize, file: &AtomicI32, name: Name) -> raw::Result<()> {
+    fn close_file(&self, lane: usize, file: &Descriptor, name: Name) -> raw::Result<()> {
         let fd = file.swap(-1, AcqRel);
         if fd < 0 {
             return Ok(());

@@ -3,6 +3,7 @@
 
 pub mod closing;
 pub mod counted;
+pub mod descriptor;
 pub mod group;
 pub mod lane;
 pub mod node;

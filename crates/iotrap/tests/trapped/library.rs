@@ -22,6 +22,16 @@ fn exports_are_what_is_intended() {
     assert!(intended.is_sorted(), "tests/exports.txt is in the order of the alphabet");
 }
 
+/// Tables begin as zeros: they take no room in the file, and a program gets memory only for the places that it uses.
+#[test]
+fn tables_take_no_room_before_they_are_used() {
+    let listed = text(&succeed(Command::new("size").arg("--format=berkeley").arg(library())).stdout);
+    let sizes: Vec<u64> = listed.lines().nth(1).unwrap().split_whitespace().map_while(|it| it.parse().ok()).collect();
+    let [_text, data, bss, ..] = sizes[..] else { panic!("{listed}") };
+    assert!(bss > 4 << 20, "the tables of open files and rings are there: {listed}");
+    assert!(data < 256 << 10, "a table begins with something else than zeros (nm --size-sort tells which): {listed}");
+}
+
 /// The line that the library writes beside that of a trapped /bin/echo.
 fn said(environment: &[(&str, &str)]) -> String {
     let mut echo = Command::new("/bin/echo");

@@ -8,12 +8,9 @@ use std::sync::Arc;
 
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use sys::buffer::Buffer;
+use sys::zeros::zeros;
 
 use nvme::Wire;
-
-/// The zeros that reads of zeros are sent from. Nobody writes them, so that the system backs all of them with its one
-/// page of zeros: that page stays in the first-level cache, whatever the size of the reads.
-static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
 /// Parts handed to the kernel in one call (the kernel's own limit is 1024).
 const PARTS: usize = 256;
@@ -176,15 +173,15 @@ impl Output {
                 Part::Data { buffer, start, len } => &buffer.as_slice()[*start..*start + *len],
                 Part::Shared { page, start, len } => &page[*start..*start + *len],
                 Part::Zeros { len } => {
-                    let mut left = *len;
-                    while left > ZEROS.len() {
+                    let (zeros, mut left) = (zeros(), *len);
+                    while left > zeros.len() {
                         if count == PARTS {
                             break 'parts;
                         }
-                        slices[count] = IoSlice::new(&ZEROS);
-                        (count, asked, left) = (count + 1, asked + ZEROS.len(), left - ZEROS.len());
+                        slices[count] = IoSlice::new(zeros);
+                        (count, asked, left) = (count + 1, asked + zeros.len(), left - zeros.len());
                     }
-                    &ZEROS[..left]
+                    &zeros[..left]
                 }
             };
             if count == PARTS {
