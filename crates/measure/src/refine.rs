@@ -16,7 +16,7 @@ use crate::limit::{Bracket, Condition, Seen};
 use crate::load_line::{LOAD_LINE_FRACTION, OVERLOAD_FRACTION, find, plateau, weights};
 use crate::schema::{Answer, Point};
 use crate::slices::{self, Slice};
-use crate::stats::{sorted_quantile, t_quantile};
+use crate::stats::{mean, sorted_quantile, t_quantile};
 use crate::unimodal::unimodal;
 use crate::visits::{Effects, Look, looks};
 
@@ -174,6 +174,8 @@ const SURE: f64 = 1.0;
 const FALL: f64 = 3.0;
 /// Values that a round visits at most for one limit.
 const LONGEST_LIMIT: usize = 4;
+/// Visits to depths that had several, below which they do not tell the error.
+const FEWEST_AWAY: usize = 4;
 /// The error of a visit that is expected before there are two rounds to tell it.
 const EXPECTED_ERROR: f64 = 0.015;
 /// A neighbour that lies so far below the top (a logarithm) makes it a peak; less is a plateau.
@@ -391,10 +393,18 @@ impl Glance {
             x.push(point.x);
             ln_y.push(level);
             counts.push(levels.len() as f64);
-            away.extend(levels.iter().filter(|_| levels.len() > 2).map(|other| (other - level).abs()));
+        }
+        // The first looks tell how far visits to one depth lie apart, too.
+        for depth in 0..known.len() {
+            let all: Vec<f64> = looks.iter().filter(|look| look.depth == depth).map(|look| look.ln).collect();
+            let spread = (all.len() as f64 / (all.len() as f64 - 1.0)).sqrt();
+            away.extend(all.iter().filter(|_| all.len() > 1).map(|level| (level - mean(&all)).abs() * spread));
         }
         away.sort_by(f64::total_cmp);
-        let error = if away.is_empty() { EXPECTED_ERROR } else { (1.5 * sorted_quantile(&away, 0.5)).max(1e-3) };
+        let error = match away.len() {
+            0..FEWEST_AWAY => EXPECTED_ERROR,
+            _ => (1.5 * sorted_quantile(&away, 0.5)).max(1e-3),
+        };
         // Before visits can differ, the samples within them tell a part of the error.
         let within = (looks.iter().map(|look| look.within.powi(2)).sum::<f64>() / looks.len().max(1) as f64).sqrt();
         let error = error.max(within);

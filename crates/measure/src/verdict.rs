@@ -18,8 +18,8 @@ mod storage;
 
 pub use check::{Check, Judgement, Outcome};
 pub use curve::{
-    depth_not_possible, depths_left_out, different_blocks, engine_replaced, for_curve, no_direct_io, not_preconditioned,
-    replay_behind, replay_not_direct, replayed, wider_than_asked,
+    depth_not_possible, depths_left_out, different_blocks, engine_replaced, for_curve, no_direct_io,
+    not_preconditioned, replay_behind, replay_not_direct, replayed, wider_than_asked,
 };
 pub use files::{for_files, for_phase};
 pub use gather::{Gathered, gather};

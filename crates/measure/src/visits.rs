@@ -142,6 +142,8 @@ pub(crate) struct Effects {
     /// The effect of each round, the exploration first, and how many visits it rests on. Those of rounds 1 and later
     /// have mean 0.
     pub rounds: Vec<(f64, usize)>,
+    /// The numbers of the rounds from 1 on, as in `rounds`.
+    numbers: Vec<u32>,
     /// The standard deviation of the error of a visit of usual length.
     pub error: f64,
     /// The part of `error` that the samples within the visits do not explain: the difference between the moments at
@@ -199,6 +201,7 @@ impl Effects {
         Some(Effects {
             factor: cholesky(&covariance)?,
             rounds,
+            numbers,
             error,
             excess: (error.powi(2) - within).max(0.0).sqrt(),
             freedom,
@@ -208,6 +211,12 @@ impl Effects {
             depths: depths.to_vec(),
             confirmed,
         })
+    }
+
+    /// The effect of a round; None if no visit of it was kept, or if it is the exploration.
+    pub fn of_round(&self, round: u32) -> Option<f64> {
+        let at = self.numbers.iter().position(|number| *number == round)?;
+        self.rounds.get(at + 1).map(|(effect, _)| *effect)
     }
 
     /// The part of the visits that were set aside as accidents.
@@ -269,8 +278,7 @@ fn weights(looks: &[Look], squared: f64) -> Vec<f64> {
     let of_a_ns = looks.iter().map(|look| look.within.powi(2) * look.ns).sum::<f64>() / count;
     let within = |look: &Look| of_a_ns / look.ns;
     let between = (squared - looks.iter().map(within).sum::<f64>() / count).max(0.0);
-    let mut weights: Vec<f64> =
-        looks.iter().map(|look| (between + within(look)).max(LEAST_VARIANCE).recip()).collect();
+    let mut weights: Vec<f64> = looks.iter().map(|look| (between + within(look)).max(LEAST_VARIANCE).recip()).collect();
     let least = weights.iter().copied().fold(f64::MAX, f64::min);
     weights.iter_mut().for_each(|weight| *weight = weight.min(HEAVIEST * least));
     let mean = weights.iter().sum::<f64>() / count;

@@ -717,9 +717,11 @@ fn curves(
     }
     let curves = concluded(curves, effort);
     let asked = effort.until.filter(|_| !stop.load(Ordering::Relaxed));
-    verdicts.extend(asked.iter().flat_map(|&factor| {
-        curves.iter().filter_map(move |curve| verdict::wider_than_asked(curve, factor))
-    }));
+    verdicts.extend(
+        asked
+            .iter()
+            .flat_map(|&factor| curves.iter().filter_map(move |curve| verdict::wider_than_asked(curve, factor))),
+    );
     Ok((curves, verdicts))
 }
 

@@ -342,7 +342,11 @@ pub fn depths_left_out(label: &str, axis: &str, x: f64, turn_ns: f64, needed_ns:
     verdict(
         "depths-left-out",
         Severity::Note,
-        format!("{label} ends below {}: a queue of that depth takes {} for one turn", place(axis, x), nanoseconds(turn_ns)),
+        format!(
+            "{label} ends below {}: a queue of that depth takes {} for one turn",
+            place(axis, x),
+            nanoseconds(turn_ns)
+        ),
         "The measured part of the curve is right. Deeper queues would have had too few visits.",
         &format!("Give the sweep --time {}m, or a list: {} 1,16,256.", (needed_ns / 60e9).ceil(), flag(axis)),
     )

@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 
-use measure::Histogram;
 use measure::figures::{axis_value, bytes_per_second, count, nanoseconds, percent, plain, precise_count};
 use measure::schema::{Answer, Curve, Document, Estimate, LoadLine, Point, SweepResult};
+use measure::{Histogram, Part};
 
 use super::frame::wide_and_narrow;
 use super::{NamedDocument, Table, cards, folded, grid, percentile_chart, reaches, tile};
 use crate::limits::{self, Said, conditions, said};
 use crate::slices::measured_in;
 use crate::svg::heat::{Heat, HeatRow};
-use crate::svg::{Axis, Chart, Format, Picture, Series, escape};
+use crate::svg::{Axis, Chart, Format, Picture, Series, Shape, escape};
 use crate::text::{cpus, in_flight, place, spread};
 
 fn axis_name(sweep: &SweepResult) -> &str {
@@ -47,6 +47,7 @@ pub(super) fn section(sweep: &SweepResult) -> String {
     }
     let ceiling = sweep.ceiling_iops.map(|ceiling| ceiling.mean);
     let mut charts = depth_charts(axis, &labelled, ceiling, &|index| index == chosen);
+    charts.splice(1..1, parts_of_plateau(axis, curve));
     let of = if several { format!(" of {}", curve.label) } else { String::new() };
     charts.extend(percentile_chart(&format!("Latency percentiles{of} by {axis}"), notable_latencies(curve, axis)));
     charts.extend(over_time(sweep, axis));
@@ -212,6 +213,33 @@ fn answered(line: &LoadLine, axis: &str, deepest: f64) -> (String, String) {
 /// The points with a place on a logarithmic axis; where one is at 0, the axis is linear.
 fn positive(curve: &Curve) -> impl Iterator<Item = &Point> {
     curve.points.iter().filter(|point| point.x >= 0.0)
+}
+
+/// Percent of the plateau from which on the chart of the parts begins: the answers lie at 97 and 95.
+const LEAST_PART: f64 = 88.0;
+/// Percent of the plateau at which that chart ends; visits beyond lie on its border.
+const MOST_PART: f64 = 108.0;
+
+/// The chart that shows what the answer rests on: the throughput of each depth as a part of the plateau, with its
+/// bounds, and each visit without the effect of its round.
+fn parts_of_plateau(axis: &str, curve: &Curve) -> Option<Chart> {
+    let parts = curve.parts();
+    let shown = |percent: f64| percent.clamp(LEAST_PART, MOST_PART);
+    let first = parts.iter().position(|part| part.of_plateau.mean * 100.0 >= LEAST_PART)?;
+    let near = &parts[first..];
+    if near.len() < 2 {
+        return None;
+    }
+    let visits = near.iter().flat_map(|part| part.visits.iter().map(|visit| (part.x, shown(visit * 100.0))));
+    let means = near.iter().map(|part| (part.x, shown(part.of_plateau.mean * 100.0)));
+    let bounds = |part: &Part| (part.x, shown(part.of_plateau.low * 100.0), shown(part.of_plateau.high * 100.0));
+    let x = Axis::log2(axis).range(near[0].x, near[near.len() - 1].x);
+    let y = Axis::linear("part of the plateau").range(LEAST_PART, MOST_PART).format(Format::Percent);
+    let y = y.ticks(vec![90.0, 95.0, 100.0, 105.0]);
+    let chart = Chart::new("What the answer rests on").x(x).y(y);
+    let chart = chart.series(Series::line("all rounds", means.collect()).band(near.iter().map(bounds).collect()));
+    let chart = chart.series(Series::new("a visit", Shape::Points, visits.collect()));
+    Some(chart.mark_y(97.0, None, "load line: 97 %", None).mark_y(95.0, None, "overload: 95 %", None))
 }
 
 /// IOPS, latency, bandwidth and CPU over the depth, for any number of curves. Curves for which `banded` holds get their
