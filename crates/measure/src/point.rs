@@ -86,7 +86,8 @@ impl DirectionResult {
 }
 
 impl JobResult {
-    /// The throughput over time, in ops per second; the whole run is the one sample where intervals give fewer than two.
+    /// The throughput over time, in ops per second. Where intervals give fewer than two samples, the whole run is the
+    /// one sample.
     pub(crate) fn iops_samples(&self) -> Vec<f64> {
         let seconds = self.runtime_ns as f64 / 1e9;
         let whole = self.total_ops() as f64 / if seconds > 0.0 { seconds } else { f64::INFINITY };

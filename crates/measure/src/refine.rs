@@ -90,8 +90,8 @@ impl Limits {
         }
     }
 
-    /// The first depth of `asked` (ascending) whose queue, at the throughput of the depth before it, takes so long for
-    /// one turn that few visits to it would fit into the time of the curve; and the nanoseconds of that turn.
+    /// The next depth of `asked` (ascending), if [`TURNS`] turns of its queue do not fit into the time of the curve at
+    /// the throughput of the depth before it; and the nanoseconds of a turn.
     pub fn too_slow(&self, asked: &[f64], points: &[Point]) -> Option<(f64, u64)> {
         let next = asked.iter().copied().find(|&x| !points.iter().any(|point| point.x == x))?;
         let before = points.iter().filter(|point| point.x < next).max_by(|a, b| a.x.total_cmp(&b.x))?;

@@ -336,8 +336,8 @@ pub fn replay_behind(iops: f64, recorded: f64, threads_unknown: bool) -> Verdict
     )
 }
 
-/// The verdict on a curve that ends below `x` because a queue of that depth takes `turn_ns` nanoseconds for one turn; all
-/// values that were asked for need a sweep of `needed_ns`.
+/// The verdict on a curve that ends below `x`: a queue of that depth takes `turn_ns` nanoseconds for one turn. All values
+/// that were asked for need a sweep of `needed_ns`.
 pub fn depths_left_out(label: &str, axis: &str, x: f64, turn_ns: f64, needed_ns: f64) -> Verdict {
     verdict(
         "depths-left-out",
@@ -352,7 +352,7 @@ pub fn depths_left_out(label: &str, axis: &str, x: f64, turn_ns: f64, needed_ns:
     )
 }
 
-/// The verdict on a curve whose bounds are farther apart than the factor that `--until` asked for; None if they are not.
+/// The verdict on a curve whose bounds lie farther apart than the factor of `--until`; None if they do not.
 pub fn wider_than_asked(curve: &Curve, asked: f64) -> Option<Verdict> {
     let apart = curve.line.as_ref()?.factor().filter(|apart| *apart > asked)?;
     let by = |factor: f64| format!("{factor:.2}");

@@ -236,7 +236,7 @@ fn parts_of_plateau(axis: &str, curve: &Curve) -> Option<Chart> {
     let x = Axis::log2(axis).range(near[0].x, near[near.len() - 1].x);
     let y = Axis::linear("part of the plateau").range(LEAST_PART, MOST_PART).format(Format::Percent);
     let y = y.ticks(vec![90.0, 95.0, 100.0, 105.0]);
-    let chart = Chart::new("What the answer rests on").x(x).y(y);
+    let chart = Chart::new("Basis of the answer").x(x).y(y);
     let chart = chart.series(Series::line("all rounds", means.collect()).band(near.iter().map(bounds).collect()));
     let chart = chart.series(Series::new("a visit", Shape::Points, visits.collect()));
     Some(chart.mark_y(97.0, None, "load line: 97 %", None).mark_y(95.0, None, "overload: 95 %", None))
