@@ -10,8 +10,8 @@ use crate::visits::{Effects, Look, looks};
 pub struct Part {
     /// The depth.
     pub x: f64,
-    /// Its throughput as a part of the plateau, with a 95 % interval of the difference between depths: what slows a
-    /// whole round is not in it.
+    /// The throughput of the depth as a part of the plateau, with a 95 % interval of the difference between depths,
+    /// without the effects of rounds.
     pub of_plateau: Estimate,
     /// The visits to it, without the effects of their rounds.
     pub visits: Vec<f64>,

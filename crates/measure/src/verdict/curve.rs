@@ -336,8 +336,8 @@ pub fn replay_behind(iops: f64, recorded: f64, threads_unknown: bool) -> Verdict
     )
 }
 
-/// The verdict on a curve that ends below `x`: a queue of that depth takes `turn_ns` nanoseconds for one turn. All values
-/// that were asked for need a sweep of `needed_ns`.
+/// The verdict on a curve that ends below `x`: a queue of that depth takes `turn_ns` nanoseconds for one turn, and all
+/// values that were asked for need a sweep of `needed_ns`.
 pub fn depths_left_out(label: &str, axis: &str, x: f64, turn_ns: f64, needed_ns: f64) -> Verdict {
     verdict(
         "depths-left-out",
