@@ -361,7 +361,9 @@ impl Chart {
     pub fn svg(&self) -> String {
         let legend = self.legend_rows();
         let marker_rows = self.rules.iter().filter(|rule| rule.vertical).count() as f64;
-        let top = 34.0 + legend.len() as f64 * ROW + marker_rows * ROW;
+        // A label may reach to the left of the plot, where the highest tick has its figure.
+        let gap = if marker_rows > 0.0 { 7.0 } else { 0.0 };
+        let top = 34.0 + legend.len() as f64 * ROW + marker_rows * ROW + gap;
         // Rows of text come on top of the requested height, so that the plot itself keeps its size.
         let height = self.height + top - 34.0;
         // The horizontal axis ends with the data: a run of 3 s has nothing to show at 3.5 s.
@@ -376,7 +378,7 @@ impl Chart {
         let mut out = head(&self.title, &self.description(), self.width, height);
         self.draw_legend(&mut out, &legend);
         frame.draw_axes(&mut out, &self.x, &self.y);
-        self.draw_rules(&mut out, &frame, top - marker_rows * ROW);
+        self.draw_rules(&mut out, &frame, top - marker_rows * ROW - gap);
         for &(x, from, to) in &self.links {
             if let (Some(x), Some(from), Some(to)) = (frame.x.place(x), frame.y.place(from), frame.y.place(to)) {
                 let (x, from, to) = (short(x), short(from), short(to));
