@@ -120,3 +120,24 @@ fn a_bad_scenario_is_one_clear_line() {
         assert!(line.contains(words), "{arguments:?}: {line}");
     }
 }
+
+#[test]
+fn only_curves_over_depth_are_fitted() {
+    let directory = directory();
+    let result = swept("/dev/x", 0, 1e5, 32.0);
+    file(directory.path(), "empty.json", &result);
+    file(directory.path(), "sizes.json", result.replace("\"iodepth\"", "\"bs\""));
+    for (fit, why) in [
+        ("empty.json", "curve io_uring: it has no points"),
+        ("sizes.json", "a sweep over bs; the fit needs sweeps over iodepth"),
+        ("empty.json,drives=0", "drives=0 is not a number from 1 to 4096"),
+        ("none.json", "cannot read none.json"),
+    ] {
+        let said = refused(directory.path(), &["sim", "--fit", fit]);
+        assert!(said.contains(why), "{fit}: {said}");
+    }
+    file(directory.path(), "t.toml", SCENARIO.replace("intel-16", "none.toml"));
+    let said = refused(directory.path(), &["sim", "t.toml"]);
+    assert!(said.contains("cannot read the profile none.toml"), "{said}");
+    assert_eq!(names(directory.path()), ["empty.json", "sizes.json", "t.toml"], "nothing is left behind");
+}
