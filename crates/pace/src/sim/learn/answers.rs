@@ -30,7 +30,7 @@ const PACED_S: (f64, f64) = (2.0, 1.0);
 /// Drives that the question adds.
 const MORE_DRIVES: u32 = 2;
 
-/// What pacing, two more drives, half of the cores and twice the hosts would give, for each curve.
+/// For each curve, the answers to pacing, two more drives, half of the cores and twice the hosts.
 ///
 /// # Errors
 /// A machine that cannot be simulated.

@@ -4,9 +4,9 @@
 //! results of sweeps ─► curves ─► search (twice on half of the points, then on all) ─► profile, answers
 //! ```
 //! A curve of one size shows three things: the latency of one op, the highest throughput, and how soon the one turns
-//! into the other. A drive of some channels, of which each op needs a certain one, has all three: its fixed latency, its
-//! channels' time and their number. Curves of several sizes tell the time of an op from the time of its bytes; curves of
-//! several numbers of drives or cores tell the drives' time from the cores'.
+//! into the other. A drive of some channels, of which each op needs a certain one, has all three: its fixed latency,
+//! its channels' time and their number. Curves of several sizes tell the time of an op from the time of its bytes;
+//! curves of several numbers of drives or cores tell the drives' time from the cores'.
 
 mod answers;
 mod curves;

@@ -16,11 +16,11 @@ use crate::config::Error;
 pub struct Fitted {
     /// The profile.
     pub machine: Machine,
-    /// Its constants.
+    /// The fitted constants of the profile.
     pub constants: Vec<Constant>,
     /// Simulated ops per second of each point of each curve.
     pub simulated: Vec<Vec<f64>>,
-    /// The same by a fit that had only the other half of the points.
+    /// Ops per second that a fit on the other half of the points predicts; NaN where both halves have the point.
     pub predicted: Vec<Vec<f64>>,
 }
 
@@ -42,7 +42,7 @@ impl Fitted {
 pub struct Constant {
     /// The path of its field in the profile.
     pub name: &'static str,
-    /// Its value.
+    /// The value that fits best.
     pub value: f64,
     /// The values between which the mean error changes by less than a hundredth.
     pub range: (f64, f64),
@@ -125,7 +125,7 @@ impl Told {
         all
     }
 
-    /// What the curves leave open, with the measurement that would tell.
+    /// Properties that the curves leave open, with the measurement that would tell.
     fn undetermined(&self, curves: &[Curve]) -> Vec<String> {
         let mut open = Vec::new();
         if !self.sizes {
@@ -137,7 +137,7 @@ impl Told {
         }
         if !self.drives && !self.cores {
             open.push(
-                "whether drives or cores limit the throughput: all results have the same number of both; add a sweep \
+                "the part that limits the throughput, drives or cores: all results have the same number of both; add a sweep \
                  over more drives (FILE,drives=N), or with fewer cores of the target (FILE,cores=N)"
                     .into(),
             );
@@ -148,7 +148,7 @@ impl Told {
         }
         if self.falls && !self.sizes {
             open.push(
-                "whether throughput falls with the number or with the bytes of ops in flight: the profile says bytes; \
+                "the cause of the fall, the number or the bytes of ops in flight: the profile says bytes; \
                  add a sweep of another size"
                     .into(),
             );
