@@ -42,6 +42,11 @@ ci: ## lint and test; the last line counts both
 truth: ## run and sweep on storage of known law (root, a quiet machine): a FUSE server, and a loop device that the kernel throttles
 	$(CARGO) test --locked --test truth -- --include-ignored --nocapture --test-threads 1
 
+.PHONY: sim-truth
+sim-truth: ## the simulator's fit against the program's own target (a quiet machine): half of the points predict the others, ten minutes at most
+	$(CARGO) test --locked --test sim_truth --no-run
+	timeout 600 $(CARGO) test --locked --test sim_truth -- --include-ignored --nocapture --test-threads 1
+
 .PHONY: coverage
 coverage: ## the intervals on synthetic truth: sweeps with a known load line (20,240), with a known limit (14,000), traffic (11,000), change points (20,000)
 	$(CARGO) test --locked -p measure --release --test coverage -- --nocapture

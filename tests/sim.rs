@@ -4,6 +4,7 @@
 mod browser;
 mod common;
 use common::*;
+use measure::schema::{Curve, Document, Estimate, LoadLine, Point, SweepResult};
 use serde_json::Value;
 
 const SCENARIO: &str = "name = \"t\"\nseconds = 0.02\nwarmup_seconds = 0.01\nmachine.profile = \"intel-16\"\n\
@@ -119,4 +120,74 @@ fn a_bad_scenario_is_one_clear_line() {
         let line = refused(directory.path(), arguments);
         assert!(line.contains(words), "{arguments:?}: {line}");
     }
+}
+
+#[test]
+fn only_curves_over_depth_are_fitted() {
+    let directory = directory();
+    let result = swept("/dev/x", 0, 1e5, 32.0);
+    file(directory.path(), "empty.json", &result);
+    file(directory.path(), "sizes.json", result.replace("\"iodepth\"", "\"bs\""));
+    for (fit, why) in [
+        ("empty.json", "curve io_uring: it has no points"),
+        ("sizes.json", "a sweep over bs; the fit needs sweeps over iodepth"),
+        ("empty.json,drives=0", "drives=0 is not a number from 1 to 4096"),
+        ("none.json", "cannot read none.json"),
+    ] {
+        let said = refused(directory.path(), &["sim", "--fit", fit]);
+        assert!(said.contains(why), "{fit}: {said}");
+    }
+    file(directory.path(), "t.toml", SCENARIO.replace("intel-16", "none.toml"));
+    let said = refused(directory.path(), &["sim", "t.toml"]);
+    assert!(said.contains("cannot read the profile none.toml"), "{said}");
+    assert_eq!(names(directory.path()), ["empty.json", "sizes.json", "t.toml"], "nothing is left behind");
+}
+
+/// The result of a sweep of a device that takes 5 ms for an op and 4,000 ops a second.
+fn swept_by_law() -> String {
+    let exactly = |mean: f64| Estimate { mean, low: mean * 0.99, high: mean * 1.01 };
+    let point = |depth: u32| {
+        let mut point = Point { x: f64::from(depth), ..Point::default() };
+        point.iops = exactly((f64::from(depth) / 5e-3).min(4000.0));
+        point.job.facts.block_bytes.read = (4096, 4096);
+        point.job.directions.read.ops = 1000;
+        point
+    };
+    let line = LoadLine { plateau_iops: exactly(4000.0), load_line: Some(exactly(24.0)), ..LoadLine::default() };
+    let curve = Curve {
+        label: "io_uring".into(),
+        points: [1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64].map(point).to_vec(),
+        line: Some(line),
+        ..Curve::default()
+    };
+    let sweep = SweepResult { axis: "iodepth".into(), curves: vec![curve], ..SweepResult::default() };
+    serde_json::to_string(&Document::Sweep(sweep)).expect("JSON")
+}
+
+#[test]
+fn a_learnt_machine_is_a_profile_whose_figures_have_intervals() {
+    let directory = directory();
+    file(directory.path(), "r.json", swept_by_law());
+    let out = succeed(directory.path(), &["sim", "--fit", "r.json", "--html", "o.html", "--json", "o.json"]);
+    assert!(stdout(&out).contains("pacing: will not raise the throughput"), "{}", stdout(&out));
+    assert!(stdout(&out).contains("not determined: writes: add a sweep of rw=randwrite"), "{}", stdout(&out));
+    let fit = json_file(&directory.path().join("o.json"))["fit"].clone();
+    let ratios = fit["machine"]["learned"]["ratios"].as_array().expect("ratios");
+    let near = ratios.iter().filter(|ratio| (0.92..=1.08).contains(&ratio.as_f64().unwrap())).count();
+    assert!(ratios.len() == 9 && near >= 8, "{ratios:?}");
+    let page = std::fs::read_to_string(directory.path().join("o.html")).expect("the page");
+    assert!(page.contains("measured") && page.contains("simulated"));
+    let scenario = "name = 'learnt'\nseconds = 0.5\nmachine.profile = 'plimsoll-machine-1.toml'\npacing.method = 'none'\n\
+                    [[jobs]]\ndepth = 8\nsizes = [{ bytes = '4k' }]\n";
+    file(directory.path(), "t.toml", scenario);
+    let outcome = |arguments: &[&str]| {
+        let run = json(&succeed(directory.path(), &[&["sim", "t.toml", "--json", "-"], arguments].concat()));
+        run["runs"][0]["outcome"].clone()
+    };
+    let known = outcome(&[]);
+    let iops = known["iops"].as_f64().unwrap();
+    assert!((1500.0..=1700.0).contains(&iops), "8 in flight for 5 ms are 1600 a second, not {iops}");
+    assert_eq!(known["confidence"]["interval"]["kind"], "points of the fitted results");
+    let changed = outcome(&["--set", "machine.cores=2"]);
+    assert_eq!(changed["confidence"]["outside"], "machine.cores is not that of the fitted profile");
 }

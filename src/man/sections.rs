@@ -336,6 +336,7 @@ const PAGES: &[Sections] = &[
         examples: &[
             ("plimsoll sim configs/sim/depth.toml", "Simulate a scenario."),
             ("plimsoll sim configs/sim/depth.toml --pacing auto --pacing none", "Compare two methods of pacing."),
+            ("plimsoll sim --fit plimsoll-sweep-1.json", "Learn a machine, and ask it what a change would give."),
         ],
         statuses: &[DONE, BAD_INPUT],
         files: &[DOCUMENTS],

@@ -1,5 +1,6 @@
 //! `plimsoll sim`: pacing methods on simulated machines, at any scale, from a scenario file.
 
+mod learn;
 mod page;
 mod table;
 mod trust;
@@ -78,6 +79,25 @@ fn command() -> Command {
                 .conflicts_with("scenario")
                 .help("Compare the model with all published measurements, as Markdown"),
         )
+        .arg(
+            Arg::new("fit")
+                .long("fit")
+                .value_name("RESULT.json[,drives=N][,cores=N]")
+                .num_args(1..)
+                .action(ArgAction::Append)
+                .conflicts_with_all(["scenario", "published", "pacing", "set", "seed", "seeds", "csv"])
+                .help(
+                    "Learn a machine from results of sweeps over iodepth, and say what pacing, more drives, fewer \
+                     cores and more hosts would give",
+                ),
+        )
+        .arg(path(
+            Arg::new("profile")
+                .long("profile")
+                .value_name("FILE.toml")
+                .requires("fit")
+                .help("Write the learnt machine to this file [default: plimsoll-machine-N.toml]"),
+        ))
 }
 
 fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
@@ -91,6 +111,9 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
         bar.finish_and_clear();
         output::print(&sim::fit::markdown(&compared)?)?;
         return Ok(Exit::Ok);
+    }
+    if matches.contains_id("fit") {
+        return learn::run(matches, threads);
     }
     let files: Vec<&PathBuf> = matches.get_many("scenario").into_iter().flatten().collect();
     if files.is_empty() {
@@ -155,7 +178,9 @@ fn runs_of(file: &Path, matches: &ArgMatches) -> anyhow::Result<Vec<Run>> {
         let values = (0..seeds).map(|n| toml::Value::Integer((scenario.seed + n) as i64)).collect();
         scenario.sweep.push(Sweep { param: "seed".into(), values });
     }
-    let runs = sim::expand(&scenario)?;
+    let mut runs = sim::expand(&scenario)?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    runs.iter_mut().try_for_each(|run| learn::insert_profile(&mut run.scenario, folder))?;
     runs.iter().try_for_each(|run| sim::check(&run.scenario))?;
     Ok(runs)
 }

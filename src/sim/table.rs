@@ -17,7 +17,11 @@ pub fn figures(outcome: &Outcome) -> [String; 10] {
     [
         format!("{:.1}", o.gbps),
         match &o.confidence {
-            Confidence::Interval { low_gbps, high_gbps, .. } => format!("{low_gbps:.0} to {high_gbps:.0}"),
+            Confidence::Interval { low_gbps, high_gbps, .. } => {
+                // A slow machine needs the digits that a fast one has before the point.
+                let digits = if *high_gbps < 10.0 { 3 } else { 0 };
+                format!("{low_gbps:.digits$} to {high_gbps:.digits$}")
+            }
             Confidence::Outside(_) => "-".into(),
         },
         format!("{:.1}", o.iops / 1e3),

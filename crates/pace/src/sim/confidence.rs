@@ -53,6 +53,10 @@ impl Confidence {
     /// # Errors
     /// A machine that is not valid.
     pub fn of(scenario: &Scenario, gbps: f64) -> Result<Confidence, Error> {
+        let machine = scenario.machine()?;
+        if let Some(learned) = &machine.learned {
+            return Ok(learned.trust(scenario, &machine, gbps));
+        }
         Ok(match kinds::of(scenario)? {
             Ok(kind) => Confidence::of_kind(&kind, gbps, &ERRORS),
             Err(why) => Confidence::Outside(why),
@@ -69,18 +73,7 @@ impl Confidence {
                 n => format!("{profile} has only {n} measured rows of the kind \"{name}\" that it was not fitted on"),
             });
         }
-        let mut scores: Vec<f64> = of.iter().map(|ratio| ratio.ln().abs()).collect();
-        scores.sort_by(f64::total_cmp);
-        let places = (scores.len() + 1) as f64;
-        let place = ((COVERAGE * places).ceil() as usize).min(scores.len());
-        let factor = scores[place - 1].exp();
-        Confidence::Interval {
-            low_gbps: gbps / factor,
-            high_gbps: gbps * factor,
-            coverage: place as f64 / places,
-            kind: kind.name.into(),
-            rows: scores.len(),
-        }
+        interval(kind.name, of, gbps)
     }
 
     /// True if the two throughputs differ by more than the model's error; none if that error is unknown for either.
@@ -92,6 +85,33 @@ impl Confidence {
             ) => Some(a_high < b_low || b_high < a_low),
             _ => None,
         }
+    }
+}
+
+/// The factor by which a figure may be wrong, to both sides, and the probability that it is not by more. None if these
+/// ratios of measured to simulated throughput are too few.
+pub(super) fn factor(ratios: &[f64]) -> Option<(f64, f64)> {
+    if ratios.len() < ROWS_LEAST {
+        return None;
+    }
+    let mut scores: Vec<f64> = ratios.iter().map(|ratio| ratio.ln().abs()).collect();
+    scores.sort_by(f64::total_cmp);
+    let places = (scores.len() + 1) as f64;
+    let place = ((COVERAGE * places).ceil() as usize).min(scores.len());
+    Some((scores[place - 1].exp(), place as f64 / places))
+}
+
+/// The interval around `gbps` by these ratios of rows of `kind`.
+pub(super) fn interval(kind: &str, ratios: &[f64], gbps: f64) -> Confidence {
+    match factor(ratios) {
+        Some((factor, coverage)) => Confidence::Interval {
+            low_gbps: gbps / factor,
+            high_gbps: gbps * factor,
+            coverage,
+            kind: kind.into(),
+            rows: ratios.len(),
+        },
+        None => Confidence::Outside(format!("only {} {kind} were predicted by a fit without them", ratios.len())),
     }
 }
 

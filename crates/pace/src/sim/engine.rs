@@ -567,11 +567,12 @@ impl<'a> Engine<'a> {
         let flight = self.flights[index as usize];
         let drive_index = flight.namespace as usize % self.drives.len();
         let spec = self.drives[drive_index].spec;
-        let (jitter, placed, channels) = (self.specs[spec].jitter, self.specs[spec].placed, self.specs[spec].channels);
+        let Drives { jitter, channels, .. } = self.specs[spec];
         let vary = if jitter > 0.0 { 1.0 + jitter * (2.0 * self.uniform() - 1.0) } else { 1.0 };
         let base_us = if flight.write { self.specs[spec].write_us } else { self.specs[spec].read_us };
-        // A drive reads a block where it is, and writes it where there is room.
-        let own = (placed && !flight.write).then(|| self.below(u64::from(channels)) as usize);
+        // A drive reads a block where it is, and most drives write it where there is room.
+        let placed = if flight.write { self.specs[spec].write_placed } else { self.specs[spec].placed };
+        let own = placed.then(|| self.below(u64::from(channels)) as usize);
         let drive = &mut self.drives[drive_index];
         let service_ns = (base_us * 1e3 * vary * drive.slower) as u64;
         let free = own.unwrap_or_else(|| first_free(&drive.channels, ready_ns));

@@ -167,7 +167,8 @@ fn of_load(scenario: &Scenario, cores: u32, null: bool) -> Result<&'static str, 
     }
 }
 
-fn ops(job: &Job) -> u64 {
+/// Ops in flight of all copies of a job.
+pub(super) fn ops(job: &Job) -> u64 {
     let hosts = super::ids::parse(&job.hosts, super::scenario::HOSTS_MAX, "hosts").map_or(1, |hosts| hosts.len());
     hosts as u64 * u64::from(job.per_host) * u64::from(job.depth)
 }

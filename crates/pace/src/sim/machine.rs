@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::learn::Learned;
 use crate::config::Error;
 
 /// A target machine with its initiators' links. Profiles are calibrated once and then frozen (docs/pacing.md).
@@ -51,6 +52,9 @@ pub struct Machine {
     /// Drives of other kinds in the same machine. Their numbers follow those of `drives`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_drives: Vec<Drives>,
+    /// The measurements that the profile was learnt from, where `sim --fit` wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learned: Option<Learned>,
 }
 
 /// The path from memory to the network, whose rate falls as buffers in use spill out of the cache.
@@ -86,10 +90,12 @@ pub struct Drives {
     pub count: u32,
     /// Ops that a drive works on at a time.
     pub channels: u32,
-    /// True if a read has to wait for the one channel that has its blocks; else it takes the first that is free, as a
-    /// write does.
+    /// True if a read has to wait for the one channel that has its blocks; else it takes the first that is free.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub placed: bool,
+    /// True if a write has to wait for the one channel that gets its blocks; else it takes the first that is free.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub write_placed: bool,
     /// Microseconds of a channel per read.
     pub read_us: f64,
     /// Microseconds of a channel per write.

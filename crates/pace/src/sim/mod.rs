@@ -11,6 +11,7 @@ mod engine;
 pub mod fit;
 mod ids;
 pub mod kinds;
+pub mod learn;
 mod machine;
 mod more;
 mod outcome;
