@@ -35,6 +35,8 @@ pub struct Interrupt {
     pub signalled: Arc<AtomicBool>,
     /// Set by SIGUSR1, which asks for a status and ends nothing.
     pub status_wanted: Arc<AtomicBool>,
+    /// Set by SIGHUP where it asks for a configuration to be read again, and ends nothing.
+    pub reload_wanted: Arc<AtomicBool>,
     /// Removed by the second one before it ends the program.
     pub doomed: Doomed,
 }
@@ -45,9 +47,24 @@ impl Interrupt {
     /// # Errors
     /// The error of sigaction(2), or of creating a thread.
     pub fn listen() -> anyhow::Result<Interrupt> {
+        Interrupt::listen_for(&[SIGINT, SIGTERM, SIGHUP])
+    }
+
+    /// Takes over the signals; SIGHUP asks for a configuration to be read again.
+    ///
+    /// # Errors
+    /// As for [`Interrupt::listen`].
+    pub fn listen_with_reload() -> anyhow::Result<Interrupt> {
+        let interrupt = Interrupt::listen_for(&[SIGINT, SIGTERM])?;
+        let wanted = Arc::clone(&interrupt.reload_wanted);
+        signal_hook::flag::register(SIGHUP, wanted).context("cannot handle signals")?;
+        Ok(interrupt)
+    }
+
+    fn listen_for(ends: &[i32]) -> anyhow::Result<Interrupt> {
         let interrupt = Interrupt::default();
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
-        let Interrupt { stop, signalled, status_wanted, doomed } = interrupt.clone();
+        let mut signals = Signals::new(ends).context("cannot handle signals")?;
+        let Interrupt { stop, signalled, status_wanted, doomed, .. } = interrupt.clone();
         signal_hook::flag::register(SIGUSR1, status_wanted).context("cannot handle signals")?;
         let listen = move || {
             while signals.wait().next().is_none() {}

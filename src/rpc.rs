@@ -1,14 +1,16 @@
 //! `plimsoll rpc`: calls to a target's control socket, in the language of SPDK's rpc.py.
 
+mod ls;
+
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use nvme_rpc::params::from_words;
-use nvme_rpc::{DEFAULT_PATH, Step, client, find_method};
+use nvme_rpc::{DEFAULT_PATH, Step, client, find_method, unknown_method};
 use serde_json::{Value, json};
 
 use crate::command_line::{Arguments, Subcommand};
@@ -23,7 +25,10 @@ fn command() -> Command {
         .about("Call a method of a running target")
         .long_about(
             "Calls a method of a running `plimsoll serve` or SPDK target through its control socket. Prints the \
-             answer as SPDK's rpc.py does: a string as text, any other value as JSON.",
+             answer as SPDK's rpc.py does: a string as text, any other value as JSON.\n\nThree words are not methods: \
+             `ls` prints the target as a tree, `save_config` prints its configuration, and `load_config [FILE]` makes what \
+             a configuration has and the target has not, changes what differs, and leaves the rest alone; with \
+             --replace it also removes what the configuration does not have.",
         )
         .after_help(crate::man::examples("rpc"))
         .arg(
@@ -91,13 +96,18 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     };
     let method = find_method(name);
     if help || words.iter().any(|word| ["-h", "--help"].contains(word)) {
-        let method = method.with_context(|| format!("there is no method {name} (`plimsoll rpc` lists them)"))?;
+        let method = method.with_context(|| unknown_method(name).message)?;
         output::print(&nvme_rpc::help(Some(method)))?;
         return Ok(Exit::Ok);
     }
     match name.as_str() {
         "save_config" => target.save(&words),
         "load_config" => target.load(&words),
+        "ls" => {
+            ensure!(words.is_empty(), "ls takes no parameters: it prints the whole target");
+            output::print(&ls::tree(|method| target.call(method, None))?)?;
+            Ok(Exit::Ok)
+        }
         _ => {
             let table = method.filter(|method| !method.params.is_empty()).map(|method| method.params);
             let params = from_words(table, words.into_iter()).map_err(anyhow::Error::msg)?;
@@ -154,21 +164,27 @@ impl Connection<'_> {
         Ok(Exit::Ok)
     }
 
-    /// Carries out a configuration: of a file, or of standard input.
+    /// Brings a configuration about, of a file or of standard input: by what differs, if the target can tell.
     fn load(&self, words: &[&str]) -> anyhow::Result<Exit> {
-        let (name, text) = match words {
+        let replaces = words.contains(&"--replace");
+        let words: Vec<&str> = words.iter().copied().filter(|word| *word != "--replace").collect();
+        let (name, text) = match words[..] {
             [] => {
                 let mut text = String::new();
                 io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
                 ("standard input", text)
             }
-            [path] => (*path, std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?),
+            [path] => (path, std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?),
             _ => bail!("load_config takes one file, or none for standard input"),
         };
         let steps =
             nvme_rpc::parse_configuration(&text).map_err(anyhow::Error::msg).with_context(|| name.to_string())?;
-        // A target that waits for framework_start_init takes some calls before it, and the others after.
         let now = self.call("rpc_get_methods", Some(&json!({ "current": true })))?;
+        if now.as_array().is_some_and(|now| now.contains(&json!("framework_reload_config"))) {
+            return self.reload(name, &steps, replaces);
+        }
+        ensure!(!replaces, "{name}: this target cannot replace its configuration: leave --replace out");
+        // A target that waits for framework_start_init takes some calls before it, and the others after.
         let callable = |step: &&Step| now.as_array().is_some_and(|now| now.contains(&json!(step.method)));
         let waits = now.as_array().is_some_and(|now| now.contains(&json!("framework_start_init")));
         let (first, rest): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| !waits || callable(step));
@@ -181,6 +197,25 @@ impl Connection<'_> {
         for Step { method, params, .. } in rest {
             self.call(method, params.as_ref()).with_context(|| name.to_string())?;
         }
+        Ok(Exit::Ok)
+    }
+
+    /// Has the target change what differs, and tells what that was.
+    fn reload(&self, name: &str, steps: &[Step], replaces: bool) -> anyhow::Result<Exit> {
+        let params = json!({ "subsystems": nvme_rpc::grouped_configuration(steps), "keep": !replaces });
+        let done = self.call("framework_reload_config", Some(&params)).with_context(|| name.to_string())?;
+        let mut lines = Vec::new();
+        for (kind, word) in
+            [("removed", "removed"), ("made_anew", "made anew"), ("changed", "changed"), ("added", "added")]
+        {
+            let things = done[kind].as_array().into_iter().flatten().filter_map(Value::as_str);
+            lines.extend(things.map(|thing| format!("{word}: {thing}\n")));
+        }
+        lines.push(format!("{} unchanged\n", done["unchanged"]));
+        if let Some(left @ 1..) = done["left_alone"].as_u64() {
+            lines.push(format!("{left} more that {name} does not have (--replace removes them)\n"));
+        }
+        output::print(&lines.concat())?;
         Ok(Exit::Ok)
     }
 }

@@ -58,7 +58,12 @@ fn command() -> Command {
                 .long("config")
                 .value_name("FILE")
                 .value_parser(value_parser!(PathBuf))
-                .help("Configuration file in SPDK's JSON"),
+                .help("Configuration file in SPDK's JSON; SIGHUP has the target read it again and change what differs"),
+        )
+        .arg(
+            one("convert", "OLD.conf").value_parser(value_parser!(PathBuf)).exclusive(true).help(
+                "Print the configuration of a file in SPDK's old form ([Nvmf], [Subsystem1], ...) in JSON, and serve nothing",
+            ),
         )
         .arg(
             one("state", "DIR").value_parser(value_parser!(PathBuf)).conflicts_with("wait-for-rpc").help(
@@ -192,7 +197,20 @@ fn command() -> Command {
         )
 }
 
+/// Prints a configuration in the old form in the new one, and on standard error what it leaves out.
+fn convert(path: &Path) -> anyhow::Result<Exit> {
+    let converted = nvme_rpc::ini::convert(&read(path)?).map_err(anyhow::Error::msg);
+    let converted = converted.with_context(|| path.display().to_string())?;
+    let remarks: Vec<String> = converted.remarks.iter().map(|remark| format!("{}: {remark}", path.display())).collect();
+    output::warn(&remarks);
+    output::print(&format!("{:#}\n", converted.configuration))?;
+    Ok(Exit::Ok)
+}
+
 fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
+    if let Some(old) = matches.get_one::<PathBuf>("convert") {
+        return convert(old);
+    }
     let settings = settings(matches)?;
     let calls = one_line(matches)?;
     let configuration = matches.get_one::<PathBuf>("config").map(|path| read(path)).transpose()?;
@@ -204,7 +222,8 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     }
     let metrics =
         matches.get_one::<String>("metrics").map(|text| values::metrics_address("--metrics", text)).transpose()?;
-    let interrupt = Interrupt::listen()?;
+    let path = matches.get_one::<PathBuf>("config");
+    let interrupt = if path.is_some() { Interrupt::listen_with_reload() } else { Interrupt::listen() }?;
     let on_end = {
         let interrupt = interrupt.clone();
         move |ending| match ending {
@@ -219,7 +238,6 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     };
     let control = Control::start(settings, Box::new(on_end))?;
     let log = start_log(matches, &control)?;
-    let path = matches.get_one::<PathBuf>("config");
     let configure = || configure(&control, &calls, configuration.as_deref(), path);
     let configured = match directory {
         None => configure(),
@@ -227,6 +245,9 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
             control.keep(directory, || configure().map_err(|error| format!("{error:#}"))).map_err(anyhow::Error::msg)
         }
     };
+    if let Some(path) = path {
+        control.set_configuration_file(std::path::absolute(path).context("cannot tell this directory")?);
+    }
     control.tell();
     if let Err(error) = configured {
         control.target().shutdown(Duration::from_secs(1));
@@ -246,6 +267,9 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     service::notify("READY=1");
     while !interrupt.stop.load(Ordering::Relaxed) {
         std::thread::sleep(TICK);
+        if interrupt.reload_wanted.swap(false, Ordering::Relaxed) {
+            reload(&control, &log);
+        }
         control.tell();
     }
     service::notify("STOPPING=1");
@@ -261,6 +285,18 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     log.say(Level::Notice, "stop", "the target has ended");
     drop((server, http));
     Ok(Exit::Ok)
+}
+
+/// Has a thread read the configuration file again: it waits for devices, and signals are heard meanwhile.
+fn reload(control: &Control, log: &Log) {
+    let for_thread = control.clone();
+    let reload = move || {
+        // The call leaves a line in the log, also when it fails.
+        let _ = for_thread.call_of_client("framework_reload_config", None);
+    };
+    if let Err(error) = std::thread::Builder::new().name("reload".into()).spawn(reload) {
+        log.say(Level::Error, "reload", format!("cannot start a thread to read the configuration again: {error}"));
+    }
 }
 
 fn start_log(matches: &ArgMatches, control: &Control) -> anyhow::Result<Log> {

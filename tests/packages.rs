@@ -108,6 +108,36 @@ fn install_says_what_to_build_first() {
     assert!(files(place.path()).is_empty());
 }
 
+/// The container file takes the package, and starts a target with options that there are.
+#[test]
+fn the_container_file_starts_a_target() {
+    let file = std::fs::read_to_string(root().join("packaging/container/Containerfile")).unwrap();
+    let line = |word: &str| file.lines().find_map(|line| line.strip_prefix(word)).unwrap_or_else(|| panic!("{word}"));
+    assert!(line("COPY ").starts_with("plimsoll_*.deb "));
+    let words: Vec<String> = serde_json::from_str(line("ENTRYPOINT ")).unwrap();
+    let place = directory();
+    let in_place = |word: &String| match word.strip_prefix('/') {
+        Some(path) => place.path().join(path.replace('/', "-")).to_str().unwrap().to_string(),
+        None => word.clone(),
+    };
+    assert_eq!(words[0], "plimsoll");
+    let words: Vec<String> = words[1..].iter().map(in_place).collect();
+    let mut target = plimsoll(place.path());
+    target.args(&words).args(["--null", "64m", "--listen", "127.0.0.1:0"]);
+    let mut target = target.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut said = std::io::BufReader::new(target.stdout.take().unwrap());
+    let mut first = String::new();
+    std::io::BufRead::read_line(&mut said, &mut first).unwrap();
+    assert!(first.starts_with("plimsoll serve: ready"), "{first}");
+    let check = line("HEALTHCHECK CMD ");
+    let check: Vec<String> = serde_json::from_str::<Vec<String>>(check).unwrap()[1..].iter().map(in_place).collect();
+    let words: Vec<&str> = check.iter().map(String::as_str).collect();
+    succeed(place.path(), &words);
+    let socket = words[2];
+    succeed(place.path(), &["rpc", "-s", socket, "spdk_kill_instance", "sig_name=SIGTERM"]);
+    assert!(target.wait().unwrap().success());
+}
+
 /// The packages of the program under test: `make deb` makes them of the release build.
 #[test]
 fn packages_install_and_run_on_a_clean_debian() {
@@ -142,6 +172,7 @@ fn packages_install_and_run_on_a_clean_debian() {
         "serve: read",
         "compat: -h of each",
         "mpi: beside the program",
+        "production.md: from",
         "purged",
     ] {
         assert!(stdout(&output).contains(step), "{step}: {}", stdout(&output));

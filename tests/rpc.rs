@@ -99,7 +99,7 @@ fn errors_say_what_is_wrong_under_spdks_codes() {
     for (words, part) in [
         (&["bdev_nvme_attach_controller", "name=x"][..], "Method not found: bdev_nvme_attach_controller"),
         (&null[..], "(code -17)"),
-        (&["bdev_null_create", "nam=x"], "there is no parameter nam; there are name, num_blocks"),
+        (&["bdev_null_create", "nam=x"], "there is no parameter nam; did you mean name?; there are name, num_blocks"),
         (&["bdev_null_create", "name=x", "num_blocks=-1", "block_size=512"], "num_blocks takes a whole number, not -1"),
         (&["bdev_null_create", "name=x", "num_blocks=1", "block_size=1000"], "block_size 1000 is not a power of two"),
         (&["bdev_null_create", "name=x", "num_blocks=0", "block_size=512"], "num_blocks must be at least 1"),

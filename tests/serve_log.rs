@@ -161,6 +161,15 @@ fn metrics_count_refusals_and_latencies() {
     assert_eq!(value(&page, &format!("plimsoll_listener_hosts_total{{listener=\"127.0.0.1:{port}\"}}")), 2.0);
     assert_eq!(value(&page, &format!("plimsoll_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"))), 1.0);
     assert_eq!(value(&page, "plimsoll_device_latency_seconds_count{device=\"Null0\"}"), 10.0);
+    let namespace = format!("subsystem=\"{NQN}\",nsid=\"1\",device=\"Null0\"");
+    assert_eq!(value(&page, &format!("plimsoll_namespace_reads_total{{{namespace}}}")), 10.0);
+    assert_eq!(value(&page, &format!("plimsoll_namespace_latency_seconds_count{{{namespace}}}")), 10.0);
+    let of_host = |metric: &str| value(&page, &format!("plimsoll_host_{metric}"));
+    assert_eq!(of_host(&format!("reads_total{{host=\"{HOST}\"}}")), 10.0);
+    assert_eq!(of_host(&format!("latency_seconds_bucket{{host=\"{HOST}\",le=\"+Inf\"}}")), 10.0);
+    assert!(of_host(&format!("latency_seconds_sum{{host=\"{HOST}\"}}")) > 0.0);
+    // The host has closed its connections, and the target may see that a moment later.
+    assert!(value(&page, &format!("plimsoll_subsystem_controllers{{subsystem=\"{NQN}\"}}")) <= 1.0);
     assert_eq!(value(&page, "plimsoll_device_latency_seconds_bucket{device=\"Null0\",le=\"+Inf\"}"), 10.0);
     assert_eq!(
         value(&page, "plimsoll_namespace_info{subsystem=\"nqn.2016-06.io.spdk:cnode1\",nsid=\"1\",device=\"Null0\"}"),
@@ -182,6 +191,74 @@ fn metrics_count_refusals_and_latencies() {
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
 }
 
+/// The dashboard is one that Grafana can show, and asks for no metric and no label that the target does not have.
+#[test]
+fn the_dashboard_is_about_metrics_that_there_are() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/grafana/plimsoll-target.json");
+    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("the dashboard")).expect("JSON");
+    let place = directory();
+    let metrics = common::served::free_port();
+    let served = Served::one_line(place.path(), &["--null", "1g", "--metrics", &metrics.to_string()]);
+    assert!(load(&served, place.path(), HOST, &[]).status.success());
+    let page = page(metrics);
+    served.end();
+
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let (mut ids, mut expressions) = (std::collections::BTreeSet::new(), Vec::new());
+    let mut places: Vec<[u64; 4]> = Vec::new();
+    for panel in panels {
+        assert!(ids.insert(panel["id"].as_u64().expect("a number")), "two panels have one number: {panel}");
+        let at = ["x", "y", "w", "h"].map(|part| panel["gridPos"][part].as_u64().expect("a place"));
+        let [x, y, w, h] = at;
+        let meets = |[ox, oy, ow, oh]: &[u64; 4]| x < ox + ow && *ox < x + w && y < oy + oh && *oy < y + h;
+        assert!(x + w <= 24 && !places.iter().any(meets), "{panel} covers another panel");
+        places.push(at);
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            expressions.push(target["expr"].as_str().expect("a query").to_string());
+            // A legend names labels of the metrics in its query.
+            let legend = target["legendFormat"].as_str().expect("a legend");
+            let series = metric_names(expressions.last().expect("it has one"));
+            for label in legend.split("{{").skip(1).map(|rest| rest.split("}}").next().expect("a name")) {
+                let has = |metric: &String| {
+                    page.lines()
+                        .any(|line| line.starts_with(&format!("{metric}{{")) && line.contains(&format!("{label}=\"")))
+                };
+                assert!(label == "instance" || series.iter().all(has), "{label} of {legend}: {series:?}");
+            }
+        }
+    }
+    for variable in dashboard["templating"]["list"].as_array().expect("variables") {
+        expressions.extend(variable["definition"].as_str().map(str::to_string));
+    }
+    let asked: Vec<String> = expressions.iter().flat_map(|expression| metric_names(expression)).collect();
+    assert!(asked.len() > 20, "{asked:?}");
+    for metric in &asked {
+        assert!(page.contains(&format!("\n{metric}{{")), "{metric} is not in\n{page}");
+    }
+    // Every query is one of PromQL: Prometheus' own tool reads them as rules.
+    if !has_program("promtool") {
+        return;
+    }
+    let queries = expressions.iter().filter(|expression| !expression.starts_with("label_values"));
+    let rules: Vec<Value> = queries
+        .enumerate()
+        .map(|(number, query)| {
+            let query = query.replace("$__rate_interval", "1m");
+            serde_json::json!({ "record": format!("query:{number}"), "expr": query })
+        })
+        .collect();
+    let rules = serde_json::json!({ "groups": [{ "name": "dashboard", "rules": rules }] });
+    let rules = file(place.path(), "dashboard.yml", rules.to_string());
+    tool("promtool", &["check", "rules", rules.to_str().expect("text")], place.path());
+}
+
+/// The names of the metrics in a query.
+fn metric_names(query: &str) -> Vec<String> {
+    let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let words = query.split(|character| !is_part(character));
+    words.filter(|word| word.starts_with("plimsoll_")).map(str::to_string).collect()
+}
+
 /// The rules are rules, and ask for no metric that the target does not have.
 #[test]
 fn alert_rules_are_about_metrics_that_there_are() {
@@ -191,9 +268,7 @@ fn alert_rules_are_about_metrics_that_there_are() {
     let metrics = common::served::free_port();
     let served = Served::one_line(place.path(), &["--null", "1g", "--metrics", &metrics.to_string()]);
     let page = page(metrics);
-    let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    let asked = text.split(|character| !is_part(character)).filter(|word| word.starts_with("plimsoll_"));
-    for metric in asked {
+    for metric in metric_names(&text) {
         assert!(page.contains(&format!("\n{metric}{{")), "{metric} is not in\n{page}");
     }
     served.end();

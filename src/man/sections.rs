@@ -246,6 +246,7 @@ const PAGES: &[Sections] = &[
             ),
             ("plimsoll rpc save_config > target.json", "Save the configuration, for `plimsoll serve -c`."),
             ("plimsoll rpc load_config < target.json", "Restore the configuration in an empty target."),
+            ("plimsoll rpc ls", "Show the whole target as a tree."),
         ],
         statuses: &[
             DONE,

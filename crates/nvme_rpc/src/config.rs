@@ -6,6 +6,8 @@
 
 use serde_json::{Value, json};
 
+use super::ini;
+
 /// Parts of the configuration, in the order in which they are to be loaded.
 pub(super) const SUBSYSTEMS: [(&str, &[&str]); 3] = [("keyring", &[]), ("bdev", &[]), ("nvmf", &["bdev", "keyring"])];
 
@@ -36,12 +38,21 @@ pub(super) fn grouped(steps: &[Step]) -> Value {
     SUBSYSTEMS.iter().map(|(name, _)| json!({ "subsystem": name, "config": of(name) })).collect()
 }
 
+/// The calls as the array that [`parse`] finds under `subsystems`, in their order.
+pub fn in_order(steps: &[Step]) -> Value {
+    let parts = steps.chunk_by(|one, next| one.subsystem == next.subsystem);
+    parts.map(|part| json!({ "subsystem": part[0].subsystem, "config": part.iter().map(Step::object).collect::<Value>() })).collect()
+}
+
 /// The calls of a configuration, in the order in which SPDK carries them out: as the file has them. As there, comments
 /// of C and C++ are allowed, and `config` may be null.
 ///
 /// # Errors
 /// One line that says where the text is not a configuration.
 pub fn parse(text: &str) -> Result<Vec<Step>, String> {
+    if ini::is_one(text) {
+        return Err("it has SPDK's old form of sections: `plimsoll serve --convert FILE > NEW.json` converts it".into());
+    }
     let root: Value =
         serde_json::from_str(&without_comments(text)).map_err(|error| format!("not valid JSON: {error}"))?;
     let subsystems = match root.get("subsystems") {

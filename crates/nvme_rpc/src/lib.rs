@@ -14,20 +14,23 @@
 mod audit;
 pub mod client;
 mod config;
+mod difference;
 pub mod http;
+pub mod ini;
 pub mod jsonrpc;
 mod methods;
 mod metrics;
 mod pacer;
 pub mod params;
 mod reference;
+mod reload;
 mod saved;
 mod server;
 mod state;
 pub mod stream;
 
-pub use config::{Step, parse as parse_configuration};
-pub use methods::{METHODS, Method, Run, find as find_method};
+pub use config::{Step, in_order as grouped_configuration, parse as parse_configuration};
+pub use methods::{METHODS, Method, Run, find as find_method, unknown as unknown_method};
 pub use metrics::{escape_label, text as metrics};
 pub use reference::{help, markdown};
 pub use saved::{StateDirectory, make_paths_absolute, parse as parse_state};

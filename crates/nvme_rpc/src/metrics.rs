@@ -1,5 +1,6 @@
 //! The target's counters in Prometheus' text format (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use nvme_target::{DeviceStats, HostStats, ListenerStats, ReactorStats, Refused, Stats, SubsystemInfo};
@@ -31,9 +32,6 @@ const HOSTS: &[Row<HostStats>] = &[
     ("host_writes_total", "counter", "Writes and write zeroes completed.", |h| h.writes as f64),
     ("host_written_bytes_total", "counter", "Bytes written.", |h| h.write_bytes as f64),
     ("host_errors_total", "counter", "I/O commands that ended with an error.", |h| h.errors as f64),
-    ("host_latency_seconds_total", "counter", "Sum of the times from command to response.", |h| {
-        h.latency_ns as f64 / 1e9
-    }),
     ("host_in_flight_bytes", "gauge", "Bytes in flight.", |h| h.in_flight_bytes as f64),
     ("host_held", "gauge", "Operations held by pacing.", |h| h.held_now as f64),
 ];
@@ -102,9 +100,24 @@ pub fn text(stats: &Stats, subsystems: &[SubsystemInfo]) -> String {
     table(&mut page, REACTORS, "reactor", &stats.reactors, |reactor| reactor.name.clone());
     table(&mut page, LISTENERS, "listener", &stats.listeners, name_of);
     refusals(&mut page, &stats.listeners);
-    namespaces(&mut page, subsystems);
-    latencies(&mut page, &stats.devices);
+    namespaces(&mut page, stats, subsystems);
+    latencies(&mut page, stats, subsystems);
     page
+}
+
+/// The labels of the namespace of each device that has one namespace. A device of several ones has counters of its own,
+/// which say nothing about each of them.
+fn namespaces_alone(subsystems: &[SubsystemInfo]) -> BTreeMap<&str, String> {
+    let mut labels: BTreeMap<&str, Option<String>> = BTreeMap::new();
+    for subsystem in subsystems {
+        for namespace in &subsystem.namespaces {
+            let (nqn, device) = (escape_label(&subsystem.spec.nqn), escape_label(&namespace.device));
+            let label = format!("subsystem=\"{nqn}\",nsid=\"{}\",device=\"{device}\"", namespace.nsid);
+            let is_first = !labels.contains_key(namespace.device.as_str());
+            labels.insert(&namespace.device, is_first.then_some(label));
+        }
+    }
+    labels.into_iter().filter_map(|(device, label)| Some((device, label?))).collect()
 }
 
 fn table<T>(page: &mut String, rows: &[Row<T>], label: &str, all: &[T], name_of: fn(&T) -> String) {
@@ -145,47 +158,90 @@ fn refusals(page: &mut String, listeners: &[ListenerStats]) {
     }
 }
 
-/// The devices of namespaces: a query joins the metrics of devices to subsystems by them.
-fn namespaces(page: &mut String, subsystems: &[SubsystemInfo]) {
-    let (metric, mut has_begun) = ("plimsoll_namespace_info", false);
-    for subsystem in subsystems {
-        let nqn = escape_label(&subsystem.spec.nqn);
-        for namespace in &subsystem.namespaces {
-            if !std::mem::replace(&mut has_begun, true) {
-                let _ = writeln!(page, "# HELP {metric} 1, for each namespace.\n# TYPE {metric} gauge");
-            }
-            let (nsid, device) = (namespace.nsid, escape_label(&namespace.device));
-            let _ = writeln!(page, "{metric}{{subsystem=\"{nqn}\",nsid=\"{nsid}\",device=\"{device}\"}} 1");
+/// Subsystems with their hosts, and namespaces with the counters of their devices.
+fn namespaces(page: &mut String, stats: &Stats, subsystems: &[SubsystemInfo]) {
+    let mut put = |name: &str, kind: &str, help: &str, values: Vec<(String, f64)>| {
+        if !values.is_empty() {
+            let _ = writeln!(page, "# HELP plimsoll_{name} {help}\n# TYPE plimsoll_{name} {kind}");
         }
+        for (labels, value) in values {
+            let _ = writeln!(page, "plimsoll_{name}{{{labels}}} {value}");
+        }
+    };
+    let of_subsystems = |value: fn(&SubsystemInfo) -> usize| -> Vec<(String, f64)> {
+        let label = |subsystem: &SubsystemInfo| format!("subsystem=\"{}\"", escape_label(&subsystem.spec.nqn));
+        subsystems.iter().map(|subsystem| (label(subsystem), value(subsystem) as f64)).collect()
+    };
+    put(
+        "subsystem_controllers",
+        "gauge",
+        "Controllers: connected hosts, by subsystem.",
+        of_subsystems(|it| it.controllers.len()),
+    );
+    put(
+        "subsystem_queues",
+        "gauge",
+        "Connected queues, admin queues among them.",
+        of_subsystems(|it| it.controllers.iter().map(|controller| controller.queues.len()).sum()),
+    );
+    let info = subsystems.iter().flat_map(|subsystem| {
+        let nqn = escape_label(&subsystem.spec.nqn);
+        subsystem.namespaces.iter().map(move |namespace| {
+            let device = escape_label(&namespace.device);
+            (format!("subsystem=\"{nqn}\",nsid=\"{}\",device=\"{device}\"", namespace.nsid), 1.0)
+        })
+    });
+    put("namespace_info", "gauge", "1, for each namespace.", info.collect());
+    let alone = namespaces_alone(subsystems);
+    for (name, kind, help, read) in DEVICES {
+        let name = name.replacen("device_", "namespace_", 1);
+        let counted =
+            stats.devices.iter().filter_map(|device| Some((alone.get(device.name.as_str())?.clone(), read(device))));
+        put(&name, kind, help, counted.collect());
     }
 }
 
 /// The bounds of the buckets of a histogram, as powers of two of nanoseconds: a microsecond to 17 s.
 const BUCKET_BITS: std::ops::RangeInclusive<u32> = 10..=34;
 
-/// The latencies of devices that count them, as histograms.
-fn latencies(page: &mut String, devices: &[DeviceStats]) {
-    let mut has_begun = false;
-    for device in devices {
-        let Some(latencies) = &device.latencies else { continue };
-        if !std::mem::replace(&mut has_begun, true) {
-            let _ = writeln!(
-                page,
-                "# HELP plimsoll_device_latency_seconds Times that operations spent in the device.\n\
-                 # TYPE plimsoll_device_latency_seconds histogram"
-            );
-        }
-        let metric = "plimsoll_device_latency_seconds";
-        let device = format!("device=\"{}\"", escape_label(&device.name));
-        for bits in BUCKET_BITS {
+/// The latencies of devices and namespaces, if they are counted, and of hosts, as histograms.
+fn latencies(page: &mut String, stats: &Stats, subsystems: &[SubsystemInfo]) {
+    let of_device = |device: &'_ DeviceStats, labels: String| {
+        let latencies = device.latencies.as_ref()?;
+        let (count, sum_ns) = (latencies.count_of_all(), latencies.sum_ns());
+        Some((labels, count, sum_ns, BUCKET_BITS.map(|bits| latencies.count_below(bits)).collect::<Vec<u64>>()))
+    };
+    let devices = stats.devices.iter();
+    let by_device = devices.clone().filter_map(|it| of_device(it, format!("device=\"{}\"", escape_label(&it.name))));
+    let help = "Times that operations spent in the device.";
+    histogram(page, "device_latency_seconds", help, &by_device.collect::<Vec<_>>());
+    let alone = namespaces_alone(subsystems);
+    let by_namespace = devices.filter_map(|it| of_device(it, alone.get(it.name.as_str())?.clone()));
+    histogram(page, "namespace_latency_seconds", help, &by_namespace.collect::<Vec<_>>());
+    let by_host = stats.hosts.iter().map(|host| {
+        let counts = BUCKET_BITS.map(|bits| host.latencies.count_below(bits)).collect();
+        let labels = format!("host=\"{}\"", escape_label(&host.nqn));
+        (labels, host.latencies.count_of_all(), host.latency_ns, counts)
+    });
+    let help = "Times of reads and writes from command to response.";
+    histogram(page, "host_latency_seconds", help, &by_host.collect::<Vec<_>>());
+}
+
+/// Histograms of one name: for each the labels, the number of all, the sum in nanoseconds, and the numbers below the
+/// bounds of [`BUCKET_BITS`].
+fn histogram(page: &mut String, metric: &str, help: &str, all: &[(String, u64, u64, Vec<u64>)]) {
+    if !all.is_empty() {
+        let _ = writeln!(page, "# HELP plimsoll_{metric} {help}\n# TYPE plimsoll_{metric} histogram");
+    }
+    for (labels, count, sum_ns, below) in all {
+        for (bits, below) in BUCKET_BITS.zip(below) {
             // The latencies are whole nanoseconds below the power of two.
             let bound = ((1u64 << bits) - 1) as f64 / 1e9;
-            let count = latencies.count_below(bits);
-            let _ = writeln!(page, "{metric}_bucket{{{device},le=\"{bound}\"}} {count}");
+            let _ = writeln!(page, "plimsoll_{metric}_bucket{{{labels},le=\"{bound}\"}} {below}");
         }
-        let (count, sum) = (latencies.count_of_all(), latencies.sum_ns() as f64 / 1e9);
-        let _ = writeln!(page, "{metric}_bucket{{{device},le=\"+Inf\"}} {count}");
-        let _ = writeln!(page, "{metric}_sum{{{device}}} {sum}\n{metric}_count{{{device}}} {count}");
+        let sum = *sum_ns as f64 / 1e9;
+        let _ = writeln!(page, "plimsoll_{metric}_bucket{{{labels},le=\"+Inf\"}} {count}");
+        let _ = writeln!(page, "plimsoll_{metric}_sum{{{labels}}} {sum}\nplimsoll_{metric}_count{{{labels}}} {count}");
     }
 }
 

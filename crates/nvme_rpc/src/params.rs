@@ -212,6 +212,34 @@ pub fn repeated(text: String) -> String {
     }
 }
 
+/// The name that was probably meant: the one that the fewest typing errors turn into `name`; `None` if none is close.
+pub fn meant<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let far = name.chars().count().div_ceil(4).min(4);
+    names.map(|other| (edits(name, other), other)).filter(|(edits, _)| *edits <= far).min().map(|(_, other)| other)
+}
+
+/// The letters to add, leave out, replace or exchange with their neighbour so that one text becomes the other.
+fn edits(from: &str, to: &str) -> usize {
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    if from.len().abs_diff(to.len()) > 4 {
+        return usize::MAX;
+    }
+    let mut rows: Vec<Vec<usize>> = vec![(0..=to.len()).collect()];
+    for at in 1..=from.len() {
+        let mut row = vec![at];
+        for to_at in 1..=to.len() {
+            let replaced = rows[at - 1][to_at - 1] + usize::from(from[at - 1] != to[to_at - 1]);
+            let mut least = replaced.min(rows[at - 1][to_at] + 1).min(row[to_at - 1] + 1);
+            if at > 1 && to_at > 1 && from[at - 1] == to[to_at - 2] && from[at - 2] == to[to_at - 1] {
+                least = least.min(rows[at - 2][to_at - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[from.len()][to.len()]
+}
+
 /// True if the value is the one that this JSON text stands for.
 fn is_json(value: &Value, text: &str) -> bool {
     serde_json::from_str::<Value>(text).is_ok_and(|only| only == *value)
@@ -222,7 +250,11 @@ fn unknown(table: &[Param], inside: &str, name: &str) -> String {
     let name = repeated(name.to_owned());
     match names.is_empty() {
         true => format!("there is no parameter {inside}{name}; it takes none"),
-        false => format!("there is no parameter {inside}{name}; there are {}", names.join(", ")),
+        false => {
+            let close = meant(&name, names.iter().copied()).map(|close| format!("; did you mean {inside}{close}?"));
+            let close = close.unwrap_or_default();
+            format!("there is no parameter {inside}{name}{close}; there are {}", names.join(", "))
+        }
     }
 }
 
@@ -345,7 +377,7 @@ mod tests {
             (json!({}), "Invalid parameters: m: name is missing (name of the device)"),
             (
                 json!({"name": "x", "blocksize": 1}),
-                "Invalid parameters: m: there is no parameter blocksize; there are name, block_size, rw, address, digests, iobuf, metadata",
+                "Invalid parameters: m: there is no parameter blocksize; did you mean block_size?; there are name, block_size, rw, address, digests, iobuf, metadata",
             ),
             (
                 json!({"name": "x", "metadata": 8}),

@@ -43,7 +43,7 @@ pub fn help(name: Option<&Method>) -> String {
 fn short(method: &Method) -> &'static str {
     match method.run {
         Run::WithoutEffect(why) => why,
-        Run::Do(_) => method.about,
+        Run::Do(_) | Run::DoInSteps(_) => method.about,
     }
 }
 
@@ -112,8 +112,8 @@ fn overview(out: &mut String) {
         fixed(method.params, "", &mut limits);
         rows.push(match method.run {
             Run::WithoutEffect(why) => (method.name, "no effect", why.to_string()),
-            Run::Do(_) if limits.is_empty() => (method.name, "works", String::new()),
-            Run::Do(_) => (method.name, "different", limits.join(", ")),
+            _ if limits.is_empty() => (method.name, "works", String::new()),
+            _ => (method.name, "different", limits.join(", ")),
         });
     }
     rows.extend(absent().iter().map(|(name, why)| (*name, "not here", why.to_string())));

@@ -100,6 +100,18 @@ impl StateDirectory {
         self.path.join("reservations").join(uuid::text(uuid))
     }
 
+    /// Saves the calls, and that they come from this configuration of the user: a later start with it goes on.
+    ///
+    /// # Errors
+    /// As for [`StateDirectory::save`].
+    pub fn begin_with(&mut self, given: Value, made: &[Step]) -> Result<(), String> {
+        let before = std::mem::replace(&mut self.begun_with, given);
+        if before != self.begun_with {
+            self.saved = None;
+        }
+        self.save(made)
+    }
+
     /// Saves the calls. The file has those from before or these, whatever happens meanwhile.
     ///
     /// # Errors

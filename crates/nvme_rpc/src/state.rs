@@ -3,6 +3,7 @@
 mod shared_devices;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
@@ -17,7 +18,7 @@ use super::audit;
 use super::config::{self, Step};
 use super::jsonrpc::{Outcome, RpcError, code};
 use super::methods::{self, Method, Run, When};
-use super::params::{Params, repeated};
+use super::params::Params;
 use super::saved::StateDirectory;
 
 /// SPDK's name of the one target that there is.
@@ -48,13 +49,15 @@ pub enum Ending {
 /// The control plane of one target. Clones are handles to the same control plane.
 #[derive(Clone)]
 pub struct Control {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     state: Mutex<State>,
     /// Told after every call: who waits for a state looks again.
     changed: Condvar,
+    /// Held while a configuration takes the place of the present one: one at a time.
+    pub(super) reloading: Mutex<()>,
 }
 
 /// The state that methods work on.
@@ -65,6 +68,8 @@ pub struct State {
     pub(super) made: Vec<Step>,
     /// The number of changes of `made` so far.
     changes: u64,
+    /// The file of the command line that the configuration comes from.
+    pub(super) configuration_file: Option<PathBuf>,
     /// The directory that keeps `made`, if there is one.
     pub(super) directory: Option<StateDirectory>,
     /// True if each change is saved; false while the configuration from before is loaded.
@@ -113,6 +118,7 @@ impl Control {
             target,
             made: Vec::new(),
             changes: 0,
+            configuration_file: None,
             directory: None,
             saves: false,
             max_subsystems: None,
@@ -126,12 +132,12 @@ impl Control {
             on_end,
         };
         let target = state.target.clone();
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), reloading: Mutex::new(()) });
         target.set_namespace_manager(Arc::new(Manager(Arc::downgrade(&shared))));
         Ok(Control { shared })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.shared.lock()
     }
 
@@ -155,6 +161,13 @@ impl Control {
 
     /// The answer to a call, and true if the call has changed the configuration.
     fn answer(&self, name: &str, given: Option<&Value>) -> (Outcome, bool) {
+        if let Some(Method { run: Run::DoInSteps(run), params, when, .. }) = methods::find(name) {
+            let params = Params::check(name, params, given).and_then(|params| {
+                self.lock().in_time(*when)?;
+                Ok(params)
+            });
+            return (params.and_then(|params| run(self, &params)), false);
+        }
         let mut state = self.lock();
         if name == "framework_wait_init" {
             while !state.initialized {
@@ -241,6 +254,11 @@ impl Control {
         Ok(())
     }
 
+    /// Names the file that the configuration comes from: `framework_reload_config` reads it again.
+    pub fn set_configuration_file(&self, path: PathBuf) {
+        self.lock().configuration_file = Some(path);
+    }
+
     /// The target.
     pub fn target(&self) -> Target {
         self.lock().target.clone()
@@ -272,11 +290,7 @@ impl NamespaceManager for Manager {
 
 impl State {
     fn call(&mut self, name: &str, given: Option<&Value>) -> Outcome {
-        let method = methods::find(name).ok_or_else(|| {
-            let why = methods::why_absent(name).unwrap_or("rpc_get_methods lists the methods of this target");
-            let name = repeated(name.to_owned());
-            RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {name}: {why}"))
-        })?;
+        let method = methods::find(name).ok_or_else(|| methods::unknown(name))?;
         match method.run {
             Run::WithoutEffect(_) => {
                 if !self.without_effect.contains(&method.name) {
@@ -289,14 +303,15 @@ impl State {
                 if let Some(other) = params.as_given().get("tgt_name").filter(|name| **name != TARGET_NAME) {
                     return Err(RpcError::failed(format!("Unable to find target {other}: there is {TARGET_NAME}")));
                 }
-                self.in_time(method)?;
+                self.in_time(method.when)?;
                 run(self, &params)
             }
+            Run::DoInSteps(_) => Err(RpcError::failed(format!("{name} makes calls of its own"))),
         }
     }
 
-    fn in_time(&self, method: &Method) -> Result<(), RpcError> {
-        if method.when == When::Initialized && !self.initialized {
+    fn in_time(&self, when: When) -> Result<(), RpcError> {
+        if when == When::Initialized && !self.initialized {
             let message = "Method may only be called after framework is initialized using framework_start_init RPC.";
             return Err(RpcError::new(code::INVALID_STATE, message));
         }
@@ -304,7 +319,7 @@ impl State {
     }
 
     /// Saves the configuration, if there is a directory to keep it.
-    fn save(&mut self) -> Result<(), String> {
+    pub(super) fn save(&mut self) -> Result<(), String> {
         match &mut self.directory {
             Some(directory) if self.saves => directory.save(&self.made),
             _ => Ok(()),

@@ -581,11 +581,13 @@ fn count(conn: &mut Connection, core: &mut Core, index: u16, status: Status) {
             host.reads += 1;
             host.read_bytes += len;
             host.latency_ns += latency_ns;
+            host.latencies.count(latency_ns);
         }
         Counter::Writes => {
             host.writes += 1;
             host.write_bytes += len;
             host.latency_ns += latency_ns;
+            host.latencies.count(latency_ns);
         }
         Counter::Flushes | Counter::Deallocates => {}
     }

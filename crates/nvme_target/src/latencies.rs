@@ -53,6 +53,38 @@ impl Latencies {
     }
 }
 
+/// Counts of commands by the power of two of nanoseconds that their latency is below. They are small, because there are
+/// as many of them as hosts that ever connected.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Octaves([u64; 32]);
+
+impl Octaves {
+    /// Latencies below 2^10 ns, 1,024 ns, share the first count.
+    const FIRST: u32 = 10;
+
+    /// Counts one command of that latency in nanoseconds.
+    #[inline]
+    pub fn count(&mut self, ns: u64) {
+        let bits = (64 - ns.leading_zeros()).saturating_sub(Octaves::FIRST);
+        self.0[(bits as usize).min(self.0.len() - 1)] += 1;
+    }
+
+    /// Adds the counts of another one.
+    pub fn add(&mut self, other: &Octaves) {
+        self.0.iter_mut().zip(&other.0).for_each(|(to, from)| *to += from);
+    }
+
+    /// The number of commands.
+    pub fn count_of_all(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// The number of commands with a latency below 2^`bits` nanoseconds, for 10 to 40 bits.
+    pub fn count_below(&self, bits: u32) -> u64 {
+        self.0[..=(bits - Octaves::FIRST) as usize].iter().sum()
+    }
+}
+
 /// Below 2^7 a nanosecond has a bucket; above, the 7 bits after the highest one choose a bucket of its range.
 fn index(ns: u64) -> usize {
     let bits = 64 - ns.leading_zeros();
@@ -79,6 +111,20 @@ mod tests {
         both.count(5);
         both.add(&both.clone());
         assert_eq!(both.bytes()[5 * 8..6 * 8], 2u64.to_le_bytes());
+    }
+
+    #[test]
+    fn octaves_count_as_the_fine_histogram_does() {
+        let (mut fine, mut octaves) = (Latencies::default(), Octaves::default());
+        for ns in (0..60).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit]) {
+            fine.count(ns);
+            octaves.count(ns);
+        }
+        octaves.add(&octaves.clone());
+        assert_eq!(octaves.count_of_all(), 2 * fine.count_of_all());
+        for bits in 10..=40 {
+            assert_eq!(octaves.count_below(bits), 2 * fine.count_below(bits), "{bits}");
+        }
     }
 
     #[test]

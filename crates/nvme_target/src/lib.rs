@@ -71,7 +71,7 @@ pub use crate::device::{Error, ErrorKind};
 pub use configuration::{CommandLimits, Detached, NamespaceSpec, Referral, SecureChannel, SubsystemSpec, Visibility};
 pub use departure::Departure;
 use examiner::Examiner;
-pub use latencies::{GRANULARITY, Latencies};
+pub use latencies::{GRANULARITY, Latencies, Octaves};
 pub use management::{AttachmentRequest, NamespaceManager};
 pub use options::{Limits, Options};
 pub use portal::{Portal, TransportType};

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use nvme::auth::Means;
 use nvme::spec::ana::AnaState;
 
-use super::latencies::Latencies;
+use super::latencies::{Latencies, Octaves};
 use super::portal::Portal;
 use super::traces::Refused;
 
@@ -219,6 +219,8 @@ pub struct HostStats {
     pub errors: u64,
     /// Nanoseconds from a command's arrival to its response, added up over reads and writes.
     pub latency_ns: u64,
+    /// The reads and writes by these times: see [`Octaves`].
+    pub latencies: Octaves,
     /// Bytes of the host's commands in progress now, held or in flight.
     pub in_flight_bytes: u64,
     /// Ops held by pacers now.
@@ -296,6 +298,7 @@ impl HostStats {
             write_bytes,
             errors,
             latency_ns,
+            latencies,
             in_flight_bytes,
             held_now,
         } = other;
@@ -305,6 +308,7 @@ impl HostStats {
         self.write_bytes += write_bytes;
         self.errors += errors;
         self.latency_ns += latency_ns;
+        self.latencies.add(latencies);
         self.in_flight_bytes += in_flight_bytes;
         self.held_now += held_now;
     }

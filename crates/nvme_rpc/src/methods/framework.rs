@@ -7,6 +7,7 @@ use super::{METHODS as ALL, Method, Run, When, only};
 use crate::config::{SUBSYSTEMS, Step};
 use crate::jsonrpc::{Outcome, RpcError};
 use crate::params::{Need, Param, ParamKind, Params, U64};
+use crate::reload;
 use crate::state::{Ending, State};
 
 /// Signals by which [`METHODS`]' spdk_kill_instance knows how to end.
@@ -68,6 +69,23 @@ pub static METHODS: &[Method] = &[
         result: "the calls in the form of \"config\" in a configuration file",
         when: When::Always,
         run: Run::Do(get_config),
+    },
+    Method {
+        name: "framework_reload_config",
+        about: "Make the configuration that of a file by changing what differs (SPDK lacks this): connections of what does \
+                not change last",
+        params: &[
+            Param::optional(
+                "subsystems",
+                ParamKind::Any,
+                "those of the file of `plimsoll serve -c`, as it is now",
+                "the array of that name in a configuration file",
+            ),
+            Param::optional("keep", ParamKind::Bool, "false", "keep what the configuration does not have"),
+        ],
+        result: "the names of what was added, changed, made_anew and removed, and the numbers unchanged and left_alone",
+        when: When::Initialized,
+        run: Run::DoInSteps(reload::reload_config),
     },
     Method {
         name: "framework_set_scheduler",

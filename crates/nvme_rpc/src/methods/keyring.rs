@@ -58,17 +58,65 @@ fn add_key(state: &mut State, params: &Params) -> Outcome {
     if state.keyring.contains_key(name) {
         return Err(RpcError::errno(libc::EEXIST, format!("a key {name} exists already")));
     }
-    let key = Key::read(Path::new(path)).map_err(|error| {
+    let key = read(path)?;
+    state.keyring.insert(name.into(), key);
+    state.remember("keyring", "keyring_file_add_key", params.as_given().clone());
+    Ok(Value::Bool(true))
+}
+
+fn read(path: &str) -> Result<Key, RpcError> {
+    Key::read(Path::new(path)).map_err(|error| {
         let errno = match error.kind() {
             ErrorKind::PermissionDenied => libc::EPERM,
             ErrorKind::InvalidInput => libc::EINVAL,
             _ => error.raw_os_error().unwrap_or(libc::EIO),
         };
         RpcError::errno(errno, format!("{path}: {error}"))
-    })?;
-    state.keyring.insert(name.into(), key);
-    state.remember("keyring", "keyring_file_add_key", params.as_given().clone());
-    Ok(Value::Bool(true))
+    })
+}
+
+/// Gives a name the key that is in this file now. Hosts that use the name prove the new key when they connect the next
+/// time. Returns true if the key or its file is another one than before.
+///
+/// # Errors
+/// The file has no key, or one for another use: the key from before stays.
+pub fn replace(state: &mut State, name: &str, path: &str) -> Result<bool, RpcError> {
+    let key = read(path)?;
+    let is_it = |method: &str, given: &Value| method == "keyring_file_add_key" && given["name"] == name;
+    let moves = !state
+        .made
+        .iter()
+        .any(|step| step.params.as_ref().is_some_and(|given| is_it(&step.method, given) && given["path"] == path));
+    let Some(before) = state.keyring.insert(name.into(), key.clone()) else { return Err(no_key(name)) };
+    if before != key {
+        let users = state.made.iter().filter(|step| step.method == "nvmf_subsystem_add_host");
+        let users = users.filter_map(|step| step.params.as_ref());
+        let uses = |given: &&Value| ["dhchap_key", "dhchap_ctrlr_key", "psk"].iter().any(|param| given[param] == name);
+        let proofs: Result<Vec<_>, RpcError> = users
+            .filter(uses)
+            .map(|given| {
+                let table = super::find("nvmf_subsystem_add_host").map(|method| method.params).unwrap_or_default();
+                let params = Params::check("nvmf_subsystem_add_host", table, Some(given))?;
+                Ok((credentials(state, &params)?, tls_key(state, &params)?, params))
+            })
+            .collect();
+        let proofs = match proofs {
+            Ok(proofs) => proofs,
+            Err(error) => {
+                state.keyring.insert(name.into(), before);
+                return Err(error);
+            }
+        };
+        for (credentials, tls_key, params) in proofs {
+            let (nqn, host) = (params.text("nqn"), params.text("host"));
+            state.keys.set(nqn, host, credentials);
+            state.keys.set_tls(nqn, host, tls_key);
+        }
+    }
+    if moves {
+        state.amend(is_it, "path", json!(path));
+    }
+    Ok(moves || before != key)
 }
 
 fn remove_key(state: &mut State, params: &Params) -> Outcome {

@@ -4,7 +4,7 @@ mod absent;
 mod accepted;
 mod bdev;
 mod framework;
-mod keyring;
+pub(super) mod keyring;
 mod nvmf;
 
 use std::time::Duration;
@@ -13,8 +13,8 @@ use nvme_target::ErrorKind;
 use serde_json::Value;
 
 use super::jsonrpc::{Outcome, RpcError, code};
-use super::params::{Param, Params};
-use super::state::State;
+use super::params::{Param, Params, meant, repeated};
+use super::state::{Control, State};
 
 /// One JSON-RPC method.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +50,8 @@ pub enum When {
 pub enum Run {
     /// This function carries the method out.
     Do(fn(&mut State, &Params) -> Outcome),
+    /// This function carries the method out by calls of its own, between which other clients may call.
+    DoInSteps(fn(&Control, &Params) -> Outcome),
     /// The method has no effect, for this reason: it is accepted with any parameters, so that configurations of SPDK
     /// load.
     WithoutEffect(&'static str),
@@ -57,7 +59,11 @@ pub enum Run {
 
 impl std::fmt::Debug for Run {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if matches!(self, Run::Do(_)) { "Do" } else { "WithoutEffect" })
+        f.write_str(match self {
+            Run::Do(_) => "Do",
+            Run::DoInSteps(_) => "DoInSteps",
+            Run::WithoutEffect(_) => "WithoutEffect",
+        })
     }
 }
 
@@ -99,9 +105,15 @@ pub fn find(name: &str) -> Option<&'static Method> {
     METHODS.iter().copied().flatten().find(|method| method.name == name)
 }
 
-/// The reason why SPDK's method of that name does not exist in Plimsoll; `None` for a name without a known reason.
-pub(super) fn why_absent(name: &str) -> Option<&'static str> {
-    absent::METHODS.iter().find(|(absent, _)| *absent == name).map(|(_, why)| *why)
+/// The error of a name that no method has: SPDK's reason to have it, or the name that was meant.
+pub fn unknown(name: &str) -> RpcError {
+    let absent = absent::METHODS.iter().find(|(absent, _)| *absent == name).map(|(_, why)| why.to_string());
+    let why = absent.or_else(|| {
+        let close = meant(name, METHODS.iter().copied().flatten().map(|method| method.name))?;
+        Some(format!("did you mean {close}?"))
+    });
+    let why = why.unwrap_or_else(|| "rpc_get_methods lists the methods of this target".into());
+    RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {}: {why}", repeated(name.to_owned())))
 }
 
 /// The code of an error about something that is not there: ENODEV.
