@@ -82,6 +82,7 @@ const CALLS: &[(c_long, [usize; 6])] = &[
     (libc::SYS_capget, [BAD, 0, 0, 0, 0, 0]),
     (libc::SYS_prctl, [libc::PR_SET_NAME as usize, BAD, 0, 0, 0, 0]),
     (libc::SYS_prctl, [PR_SET_SYSCALL_USER_DISPATCH as usize, 0, 0, 0, 0, 0]),
+    (libc::SYS_get_robust_list, [i32::MAX as usize, BAD, BAD, 0, 0, 0]), // a process that does not exist
     (libc::SYS_unshare, [0; 6]),
     (libc::SYS_sched_yield, [0; 6]),
     (libc::SYS_nanosleep, [BAD, 0, 0, 0, 0, 0]),
