@@ -328,12 +328,6 @@ pub fn cut(fd: c_int, bytes: u64) -> Result<()> {
     check(unsafe { call(libc::SYS_ftruncate, arg(fd), bytes as usize, 0, 0, 0, 0) }).map(drop)
 }
 
-/// True if 0 bytes can be read from a descriptor (read(2)).
-pub fn reads_nothing(fd: c_int) -> bool {
-    // SAFETY: nothing is written to memory.
-    unsafe { call(libc::SYS_read, arg(fd), 0, 0, 0, 0, 0) == 0 }
-}
-
 /// write(2): bytes or `-errno`. A pipe without readers raises SIGPIPE.
 pub fn write(fd: c_int, bytes: &[u8]) -> isize {
     // SAFETY: the slice is valid for its length.

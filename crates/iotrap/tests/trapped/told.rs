@@ -43,8 +43,8 @@ fn a_summary_for_a_pipe_that_nobody_reads() {
     assert!(said.contains("pool p, lane"), "{said}");
 }
 
-/// The line of a program that begins with a filter of system calls: neither SIGPIPE nor the filter ends the program, and
-/// a pipe or a socket with a reader gets the line.
+/// The line of a program that begins with a filter of system calls: neither SIGPIPE nor the filter ends the program,
+/// and a socket with a reader gets the line.
 #[test]
 fn a_line_under_a_filter() {
     use std::io::Read;
