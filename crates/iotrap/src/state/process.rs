@@ -281,7 +281,7 @@ impl HighNumbers {
         let held = LimitHeld::begin();
         let Some(found) = limits(None) else { return HighNumbers { from: 0, restore: None, _held: held } };
         let soft = found.rlim_cur;
-        let highest = HIGHEST.fetch_max(soft, Relaxed).max(soft);
+        let highest = HIGHEST.fetch_max(soft, Relaxed).min(HIGH).max(soft);
         if soft <= HIGH {
             // A privileged process may raise its hard limit, too (CAP_SYS_RESOURCE), and lower it again.
             let wanted = soft + ROOM;
