@@ -21,6 +21,7 @@
 #   RIG_SHARE    a directory that is $RIG_SHARE on this machine too (empty and temporary if the variable is not set)
 #   TMPDIR       a directory to write to
 #   lane freeze N             nothing passes in either direction from now on         lane thaw N
+#   lane late N TIME          everything passes this much later, one way             lane thaw N
 #   lane cap N RATE           as `lane cap 33 8mbit`                                 lane cap N  (back to RATE)
 #   lane unmount N [OPTION]   `lane unmount 33 -l` even if it is busy                lane mount N
 #   lane stale N              the server refuses this client: ESTALE                 lane fresh N
@@ -224,11 +225,12 @@ exports() { # exports LANE...
 # ---- what COMMAND can do to the lanes and the server ----
 
 lane() {
-  local usage="usage: lane freeze|thaw|cap|unmount|mount|stale|fresh N, with N = $FIRST .. $((FIRST + LANES - 1))"
+  local usage="usage: lane freeze|late|thaw|cap|unmount|mount|stale|fresh N, with N = $FIRST .. $((FIRST + LANES - 1))"
   local verb=${1:-} n=${2:-}
   [[ " ${lanes[*]} " == *" $n "* ]] || { echo "$usage" >&2; exit 2; }
   case $verb in
     freeze) netem "$n" loss 100% ;;
+    late) netem "$n" delay "$3" loss 0% ;;
     thaw) netem "$n" delay "$DELAY" loss 0% ;;
     cap)
       local rate=${3:-$RATE} way

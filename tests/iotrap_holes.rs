@@ -83,8 +83,17 @@ const RINGS: &[&str] = &[
 ];
 /// Ways to write beside other programs that read by each lane.
 const WAYS: &[&str] = &["pread", "libaio", "aio", "liburing"];
-/// Programs that cut a file beside writes, and children that write through the page cache of the opened lane.
+/// Programs that ask for attributes after writes, that watch a file, that cut a file beside writes, and children that
+/// write through the page cache of the opened lane.
 const ENDS: &[&str] = &[
+    "attributes fstat",
+    "attributes stat",
+    "attributes lstat",
+    "attributes fstatat",
+    "attributes statx",
+    "attributes syscall",
+    "watched before",
+    "watched after",
     "beside_writes ftruncate",
     "beside_writes truncate",
     "beside_writes open",

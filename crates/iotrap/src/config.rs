@@ -15,7 +15,7 @@ use lanes::environment::{
 use lanes::pool::{FILE_VARIABLE, POOLS_VARIABLE, TEXT_VARIABLE};
 
 use crate::abi::filters::{self, Filters};
-use crate::abi::{errno, probe, raw, said, sealed, undisturbed};
+use crate::abi::{errno, probe, said, sealed, undisturbed};
 use crate::aio::{self, async_io, context};
 use crate::fork;
 use crate::hooks::{caught, executed, exit};
@@ -79,6 +79,9 @@ pub fn begin() {
     if variable(DRY_RUN_VARIABLE).is_some_and(|value| value != "0") {
         lane::begin_dry_run();
     }
+    if variable(FILTERS_VARIABLE).is_none() {
+        lane::tell_of_absent_lanes(); // `plimsoll trap` sets the variable
+    }
     undisturbed::look();
     executed::prepare();
     node::prepare(aio::note_completed);
@@ -101,9 +104,7 @@ fn may_call(trusted: Option<String>) -> bool {
         Filters::Some(_) | Filters::Unknown => {}
     }
     if permitted.is_none() {
-        // Not by `said` or `raw::tell`: the filter may forbid their other calls.
-        raw::write(
-            2,
+        said::line_under_a_filter(
             b"iotrap: nothing is spread: the process has begun with a filter of system calls (seccomp); start it by plimsoll trap, which tests the filter\n",
         );
     }

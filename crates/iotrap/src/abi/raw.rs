@@ -53,12 +53,16 @@ pub fn open(path: &CStr, flags: c_int) -> Result<c_int> {
     open_at(libc::AT_FDCWD, path, flags)
 }
 
-/// open(2) of a file that is made if there is none, and to which writes are added.
+/// open(2) of a file that is made if there is none, and to which writes are added. ENXIO for a named pipe that nobody
+/// reads.
 pub fn open_to_add(path: &CStr) -> Result<c_int> {
-    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NONBLOCK;
     let (at, mode) = (arg(libc::AT_FDCWD), 0o644);
     // SAFETY: the path is NUL-terminated; nothing else is passed by address.
-    check(unsafe { call(libc::SYS_openat, at, path.as_ptr() as usize, arg(flags), mode, 0, 0) }).map(|fd| fd as c_int)
+    let opened = check(unsafe { call(libc::SYS_openat, at, path.as_ptr() as usize, arg(flags), mode, 0, 0) });
+    let fd = opened? as c_int;
+    let _ = fcntl(fd, libc::F_SETFL, libc::O_APPEND as usize); // writes wait again for room in a pipe
+    Ok(fd)
 }
 
 /// openat(2) with O_CLOEXEC.
@@ -74,6 +78,17 @@ pub fn user() -> u32 {
     // SAFETY: nothing is passed.
     let id = unsafe { call(libc::SYS_getuid, 0, 0, 0, 0, 0, 0) };
     id as u32
+}
+
+/// The address of the list of robust futexes that the first thread of a process has; 0 without one, or if the caller
+/// may not ask (get_robust_list(2)).
+pub fn robust_list_of(process: u64) -> u64 {
+    let mut found = [0u64; 2];
+    let [list, bytes] = &mut found;
+    let (list, bytes) = (core::ptr::from_mut(list) as usize, core::ptr::from_mut(bytes) as usize);
+    // SAFETY: the kernel fills two words.
+    let result = unsafe { call(libc::SYS_get_robust_list, process as usize, list, bytes, 0, 0, 0) };
+    if result == 0 { found[0] } else { 0 }
 }
 
 /// close(2). The number is free afterwards whatever it returns (Linux).
@@ -131,12 +146,32 @@ fn identity_in(found: &libc::statx) -> Identity {
     Identity { device, inode: found.stx_ino, mode: found.stx_mode.into() }
 }
 
+/// Device, inode number and type of a file by its name, as the kernel knows them without asking a server (statx(2)).
+///
+/// # Safety
+/// `path` is a path that the program gives stat(2).
+pub unsafe fn identity_at(directory: c_int, path: *const libc::c_char, flags: c_int) -> Result<Identity> {
+    let how = flags | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: the contract of this function.
+    let found = unsafe { statx_at(directory, path, how, libc::STATX_INO | libc::STATX_TYPE) };
+    found.map(|found| identity_in(&found))
+}
+
 /// statx(2) of an open file.
 fn statx(fd: c_int, how: c_int, mask: c_uint) -> Result<libc::statx> {
+    // SAFETY: an empty NUL-terminated path.
+    unsafe { statx_at(fd, c"".as_ptr(), libc::AT_EMPTY_PATH | how, mask) }
+}
+
+/// statx(2).
+///
+/// # Safety
+/// `path` is a path that the program gives stat(2), or NUL-terminated.
+unsafe fn statx_at(directory: c_int, path: *const libc::c_char, how: c_int, mask: c_uint) -> Result<libc::statx> {
     let mut room = core::mem::MaybeUninit::<libc::statx>::zeroed();
-    let (path, flags, to) = (c"".as_ptr() as usize, arg(libc::AT_EMPTY_PATH | how), room.as_mut_ptr() as usize);
-    // SAFETY: an empty NUL-terminated path and room for one statx.
-    let result = unsafe { call(libc::SYS_statx, arg(fd), path, flags, mask as usize, to, 0) };
+    let (path, flags, to) = (path as usize, arg(how), room.as_mut_ptr() as usize);
+    // SAFETY: the kernel reads the path, of which a bad one is its EFAULT, and fills one statx.
+    let result = unsafe { call(libc::SYS_statx, arg(directory), path, flags, mask as usize, to, 0) };
     check(result)?;
     // SAFETY: zeroed, and filled on success: every bit pattern is a valid statx.
     Ok(unsafe { room.assume_init() })
@@ -195,11 +230,17 @@ pub fn drop_cached(fd: c_int, offset: u64, bytes: u64) {
 
 /// True if the file's server answers a question for its attributes that no cache may answer.
 pub fn answers(fd: c_int) -> bool {
-    let mut room = core::mem::MaybeUninit::<libc::statx>::zeroed();
-    let flags = arg(libc::AT_EMPTY_PATH | libc::AT_STATX_FORCE_SYNC);
-    let mask = libc::STATX_BASIC_STATS as usize;
-    // SAFETY: an empty NUL-terminated path and room for one statx.
-    unsafe { call(libc::SYS_statx, arg(fd), c"".as_ptr() as usize, flags, mask, room.as_mut_ptr() as usize, 0) == 0 }
+    // SAFETY: an empty NUL-terminated path.
+    unsafe { answers_at(fd, c"".as_ptr(), libc::AT_EMPTY_PATH) }
+}
+
+/// [`answers`] of a file by its name.
+///
+/// # Safety
+/// `path` is a path that the program gives stat(2), or NUL-terminated.
+pub unsafe fn answers_at(directory: c_int, path: *const libc::c_char, flags: c_int) -> bool {
+    // SAFETY: the contract of this function.
+    unsafe { statx_at(directory, path, flags | libc::AT_STATX_FORCE_SYNC, libc::STATX_BASIC_STATS) }.is_ok()
 }
 
 /// The path that an open file has at this moment, without its NUL, in `room` (readlink(2) of /proc/self/fd).

@@ -125,6 +125,7 @@ type Mode = libc::mode_t;
 type File = *mut libc::FILE;
 type Text = *const c_char;
 type List = *const Text;
+type Stat = *mut libc::stat;
 type Nothing = ();
 type ThreadFunction = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 type ShortFunction = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
@@ -132,6 +133,7 @@ type ShortFunction = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
 /// SIG_ERR
 const NOT_SET: *mut c_void = core::ptr::without_provenance_mut(libc::SIG_ERR);
 const HERE: isize = libc::AT_FDCWD as isize;
+const LINK: c_int = libc::AT_SYMLINK_NOFOLLOW;
 const CREATE: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 
 real! {
@@ -327,6 +329,37 @@ real! {
         else kernel!(libc::SYS_ioctl, fd as isize, request, argument);
     fn sync_file_range(fd: c_int, offset: i64, count: i64, flags: u32) -> c_int,
         else kernel!(libc::SYS_sync_file_range, fd as isize, offset, count, flags);
+
+    fn fstat(fd: c_int, to: Stat) -> c_int, else kernel!(libc::SYS_fstat, fd as isize, to);
+    fn fstat64(fd: c_int, to: Stat) -> c_int, else kernel!(libc::SYS_fstat, fd as isize, to);
+    fn stat(path: Text, to: Stat) -> c_int, else kernel!(libc::SYS_newfstatat, HERE, path, to);
+    fn stat64(path: Text, to: Stat) -> c_int, else kernel!(libc::SYS_newfstatat, HERE, path, to);
+    fn lstat(path: Text, to: Stat) -> c_int, else kernel!(libc::SYS_newfstatat, HERE, path, to, LINK);
+    fn lstat64(path: Text, to: Stat) -> c_int, else kernel!(libc::SYS_newfstatat, HERE, path, to, LINK);
+    fn fstatat(at: c_int, path: Text, to: Stat, flags: c_int) -> c_int,
+        else kernel!(libc::SYS_newfstatat, at as isize, path, to, flags);
+    fn fstatat64(at: c_int, path: Text, to: Stat, flags: c_int) -> c_int,
+        else kernel!(libc::SYS_newfstatat, at as isize, path, to, flags);
+    fn statx(at: c_int, path: Text, flags: c_int, mask: c_uint, to: *mut libc::statx) -> c_int,
+        else kernel!(libc::SYS_statx, at as isize, path, flags, mask, to);
+    fn lseek(fd: c_int, offset: i64, from: c_int) -> i64, else kernel!(libc::SYS_lseek, fd as isize, offset, from);
+    fn lseek64(fd: c_int, offset: i64, from: c_int) -> i64, else kernel!(libc::SYS_lseek, fd as isize, offset, from);
+    // Where the version is that of this architecture, the structure is the kernel's.
+    fn __fxstat(_version: c_int, fd: c_int, to: Stat) -> c_int, else kernel!(libc::SYS_fstat, fd as isize, to);
+    fn __fxstat64(_version: c_int, fd: c_int, to: Stat) -> c_int, else kernel!(libc::SYS_fstat, fd as isize, to);
+    fn __xstat(_version: c_int, path: Text, to: Stat) -> c_int, else kernel!(libc::SYS_newfstatat, HERE, path, to);
+    fn __xstat64(_version: c_int, path: Text, to: Stat) -> c_int, else kernel!(libc::SYS_newfstatat, HERE, path, to);
+    fn __lxstat(_version: c_int, path: Text, to: Stat) -> c_int,
+        else kernel!(libc::SYS_newfstatat, HERE, path, to, LINK);
+    fn __lxstat64(_version: c_int, path: Text, to: Stat) -> c_int,
+        else kernel!(libc::SYS_newfstatat, HERE, path, to, LINK);
+    fn __fxstatat(_version: c_int, at: c_int, path: Text, to: Stat, flags: c_int) -> c_int,
+        else kernel!(libc::SYS_newfstatat, at as isize, path, to, flags);
+    fn __fxstatat64(_version: c_int, at: c_int, path: Text, to: Stat, flags: c_int) -> c_int,
+        else kernel!(libc::SYS_newfstatat, at as isize, path, to, flags);
+
+    fn inotify_add_watch(fd: c_int, path: Text, mask: u32) -> c_int,
+        else kernel!(libc::SYS_inotify_add_watch, fd as isize, path, mask);
 
     fn ftruncate(fd: c_int, length: i64) -> c_int, else kernel!(libc::SYS_ftruncate, fd as isize, length);
     fn ftruncate64(fd: c_int, length: i64) -> c_int, else kernel!(libc::SYS_ftruncate, fd as isize, length);

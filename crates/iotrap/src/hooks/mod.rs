@@ -15,6 +15,7 @@
 //!
 //! Libaio requests that the kernel would carry out synchronously go to [`crate::aio::async_io`] (`IOTRAP_ASYNC=1`).
 
+pub mod attributes;
 pub mod caught;
 pub mod close;
 pub mod dup;

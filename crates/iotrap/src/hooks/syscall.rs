@@ -3,7 +3,8 @@
 use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use super::{
-    close, dup, exec, exit, filter, ioctl, limit, lock, map, masks, open, receive, room, rw, size, sync, uring,
+    attributes, close, dup, exec, exit, filter, ioctl, limit, lock, map, masks, open, receive, room, rw, size, sync,
+    uring,
 };
 use crate::abi::errno;
 use crate::abi::libaio::{Event, Iocb};
@@ -109,6 +110,15 @@ pub unsafe extern "C-unwind" fn syscall(
         libc::SYS_madvise => hook!(map::madvise(a as *mut c_void, b, c as c_int)),
         libc::SYS_syncfs => hook!(sync::syncfs(fd)),
         libc::SYS_sync_file_range => hook!(sync::sync_file_range(fd, b as i64, c as i64, d as c_uint)),
+        libc::SYS_fstat => hook!(attributes::fstat64(fd, b as *mut libc::stat)),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_stat => hook!(attributes::stat64(a as Text, b as *mut libc::stat)),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_lstat => hook!(attributes::lstat64(a as Text, b as *mut libc::stat)),
+        libc::SYS_newfstatat => hook!(attributes::fstatat64(fd, b as Text, c as *mut libc::stat, d as c_int)),
+        libc::SYS_statx => hook!(attributes::statx(fd, b as Text, c as c_int, d as c_uint, e as *mut libc::statx)),
+        libc::SYS_lseek => hook!(attributes::lseek64(fd, b as i64, c as c_int)),
+        libc::SYS_inotify_add_watch => hook!(attributes::inotify_add_watch(fd, b as Text, c as u32)),
         libc::SYS_ftruncate => hook!(size::ftruncate64(fd, b as i64)),
         libc::SYS_truncate => hook!(size::truncate64(a as *const c_char, b as i64)),
         libc::SYS_fallocate => hook!(size::fallocate64(fd, b as c_int, c as i64, d as i64)),

@@ -55,7 +55,9 @@ fn look(group: &GroupRef, fd: c_int, all: bool) -> bool {
         // Not all writes on the opened lane are counted: those of inline calls are not.
         let mut waited = record.own_device() != device || wait(group, fd, group.own(), device, inode);
         for lane in (0..LANES_MAX).filter(|lane| in_flight & 1 << lane != 0) {
-            tell(group, lane);
+            if let Some(pool) = group.pool() {
+                pool.say(lane, "waits for writes of a process that was ended while they were in flight");
+            }
             waited &= record.device(lane).is_some_and(|device| wait(group, fd, lane, device, inode));
         }
         if waited {
@@ -90,18 +92,6 @@ fn wait(group: &GroupRef, fd: c_int, lane: usize, device: u64, inode: u64) -> bo
         tracking::close_unlocked(&Closing::begin(), file);
         waited
     })
-}
-
-fn tell(group: &GroupRef, lane: usize) {
-    let Some(pool) = group.pool() else { return };
-    let Some(config) = pool.config.lanes.get(lane) else { return };
-    let mut line = raw::Digits::<512>::empty();
-    line.push(b"iotrap: pool ");
-    line.push(pool.config.name.as_bytes());
-    line.push(b", lane ");
-    line.push(config.path.as_os_str().as_encoded_bytes());
-    line.push(b": waits for writes of a process that was ended while they were in flight\n");
-    said::line(line.as_bytes());
 }
 
 /// Says once that late writes cannot be waited for.

@@ -36,6 +36,10 @@ pub fn look_for(group: &GroupRef, fd: c_int, path: &[u8]) {
     let found = each_descriptor(|other| {
         let (device, inode) = node.get().identity();
         let Ok(found) = raw::identity(other) else { return };
+        // Files without a type are the kernel's own: a set of watches, for example.
+        if node.get().is_remote() && found.mode & libc::S_IFMT == 0 && watches(other, device, inode) {
+            node.get().end(Reason::Watched);
+        }
         if found.inode != inode {
             return;
         }
@@ -268,30 +272,49 @@ fn number(digits: &[u8], radix: u32) -> Option<u64> {
 /// The lock that was taken by a descriptor: before execve(2), before the process inherited it, or where no hook saw it.
 /// Of several, the one that ends first. (proc_pid_fdinfo(5): a line for each.)
 fn lock_by(fd: c_int) -> Option<Lock> {
-    let mut path = raw::Digits::new(b"/proc/thread-self/fdinfo/");
-    path.number(fd as u64);
-    let Some(path) = path.c_str() else { return Some(Lock::OfProcess) };
-    let file = match raw::open(path, libc::O_RDONLY) {
-        Ok(file) => file,
+    // The lines about locks follow four short ones.
+    let mut room = [0u8; 512];
+    let bytes = room.len();
+    let said = match told_about(fd, &mut room) {
+        Ok(said) => said,
         Err(libc::ENOENT) => return None, // another thread has just closed the descriptor
         Err(_) => return Some(Lock::OfProcess),
     };
-    // The lines about locks follow four short ones.
-    let mut room = [0u8; 512];
+    let says = |word: &[u8]| said.windows(word.len()).any(|found| found == word);
+    // A text that fills the room may be cut.
+    let sure = said.len() < bytes;
+    says(b"\nlock:").then_some(if says(b": POSIX ") || !sure { Lock::OfProcess } else { Lock::OfOpenFile })
+}
+
+/// True if the descriptor is an inotify(7) instance that watches the file, or one with more watches than the library
+/// looks at. (proc_pid_fdinfo(5): a line for each watch, with hexadecimal numbers.)
+fn watches(fd: c_int, device: u64, inode: u64) -> bool {
+    let mut room = [0u8; 4096];
+    let bytes = room.len();
+    let Ok(said) = told_about(fd, &mut room) else { return false };
+    let mut lines = said.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"inotify "));
+    let number = |line: &[u8], name: &[u8]| {
+        let mut words = line.split(|&byte| byte == b' ');
+        let digits = words.find_map(|word| word.strip_prefix(name))?;
+        u64::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    // The kernel's own notation of a device: 20 bits are the minor number.
+    let device_in = |sdev: u64| libc::makedev((sdev >> 20) as u32, (sdev & 0xf_ffff) as u32);
+    let this =
+        |line: &[u8]| number(line, b"ino:") == Some(inode) && number(line, b"sdev:").map(device_in) == Some(device);
+    lines.any(this) || (said.len() == bytes && said.windows(9).any(|found| found == b"\ninotify "))
+}
+
+/// The beginning of the text of /proc/thread-self/fdinfo about a descriptor, in `room`.
+fn told_about(fd: c_int, room: &mut [u8]) -> raw::Result<&[u8]> {
+    let mut path = raw::Digits::new(b"/proc/thread-self/fdinfo/");
+    path.number(fd as u64);
+    let file = raw::open(path.c_str().ok_or(libc::ENAMETOOLONG)?, libc::O_RDONLY)?;
     let (to, bytes) = (room.as_mut_ptr() as usize, room.len());
     // SAFETY: the slice is valid for its length.
     let got = unsafe { raw::call(libc::SYS_read, raw::arg(file), to, bytes, 0, 0, 0) };
     let _ = raw::close(file);
-    let got = match raw::check(got) {
-        Ok(got) => got,
-        Err(libc::ENOENT) => return None,
-        Err(_) => return Some(Lock::OfProcess),
-    };
-    let said = room.get(..got).unwrap_or_default();
-    let says = |word: &[u8]| said.windows(word.len()).any(|found| found == word);
-    // A text that fills the room may be cut.
-    let sure = got < bytes;
-    says(b"\nlock:").then_some(if says(b": POSIX ") || !sure { Lock::OfProcess } else { Lock::OfOpenFile })
+    Ok(room.get(..raw::check(got)?).unwrap_or_default())
 }
 
 /// Calls `each` for every descriptor of the calling thread.

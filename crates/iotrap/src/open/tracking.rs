@@ -413,7 +413,11 @@ fn open_one(pool: &Pool, errand: &Errand, flags: c_int) -> Result<c_int, Reason>
     const TURNS: u32 = 16;
     let mut buffer = PathBuffer::default();
     let path = lane::path(errand.pool, errand.at, errand.rest.path(), &mut buffer).ok_or(Reason::NotOpened)?;
-    let low = raw::open(path, flags).map_err(limit)?;
+    let opened = raw::open(path, flags);
+    if matches!(opened, Err(libc::ENOENT | libc::ENOTDIR)) && !is_there(errand, &mut buffer) {
+        pool.is_absent(errand.at);
+    }
+    let low = opened.map_err(limit)?;
     // SAFETY: this function has just opened the descriptor, and closes it only after this use.
     let file = unsafe { BorrowedFd::borrow_raw(low) };
     let mut known = Some(errand.own);
@@ -430,6 +434,15 @@ fn open_one(pool: &Pool, errand: &Errand, flags: c_int) -> Result<c_int, Reason>
     };
     close_unlocked(&closing, low);
     high
+}
+
+/// True if the lane of the errand is a directory, or if that cannot be told.
+fn is_there(errand: &Errand, buffer: &mut PathBuffer) -> bool {
+    let Some(lane) = lane::path(errand.pool, errand.at, b"", buffer) else { return true };
+    match raw::open(lane, libc::O_PATH | libc::O_DIRECTORY) {
+        Ok(directory) => raw::close(directory).is_ok(),
+        Err(error) => !matches!(error, libc::ENOENT | libc::ENOTDIR),
+    }
 }
 
 /// The identity of the program's file, asked again. The function asks through the path, because the program may close

@@ -76,6 +76,12 @@ static GROUPS_OF_PROCESS: [Group; GROUPS] = [const {
 /// True if a file was opened on a lane that is another client: there the same file has another device.
 static ANY_APART: AtomicBool = AtomicBool::new(false);
 
+/// True if any file was opened on a lane that is another client.
+#[inline]
+pub fn any_apart() -> bool {
+    ANY_APART.load(SeqCst)
+}
+
 /// The place at which the search for a free place begins: the lowest one that was given back, or the one after the
 /// last that was taken.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -751,7 +757,7 @@ pub fn close_lanes_of(node: NodeRef) {
 /// lanes: the program is about to lock the file there, and closing a lane's file afterwards would drop the lock. (Every
 /// proof that two files are one demands the same inode number.)
 pub fn end_twins(node: NodeRef, reason: Reason) {
-    if !ANY_APART.load(SeqCst) {
+    if !any_apart() {
         return;
     }
     let (device, inode) = node.get().identity();

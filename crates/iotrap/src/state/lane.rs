@@ -3,10 +3,12 @@
 //! [`configure`] makes them once, before the program's `main`; nothing changes or frees them.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 
 use lanes::{Lanes, Map, Outcome, PathBuffer, Place, Pools, Refusal, State, Ticket, Traffic};
 
+use crate::abi::raw;
+use crate::abi::said;
 use crate::state::node;
 use crate::state::stats;
 
@@ -19,6 +21,16 @@ pub struct Pool {
     first_row: usize,
     /// The time at which lanes that have failed are looked after next, in nanoseconds; 0 while none has failed.
     trouble_at: AtomicU64,
+    /// The lanes that were found not to be directories, and said so, a bit each.
+    absent: AtomicU32,
+}
+
+/// Nobody has looked at the lanes before the program began.
+static ABSENCE_IS_NEWS: AtomicBool = AtomicBool::new(false);
+
+/// Has the library say which lanes are not there.
+pub fn tell_of_absent_lanes() {
+    ABSENCE_IS_NEWS.store(true, Relaxed);
 }
 
 /// The interval at which lanes that have failed are looked after; the lanes themselves say when they are to be tried.
@@ -76,7 +88,8 @@ pub fn configure(pools: Pools) {
     let pool = |config: lanes::Pool| {
         let first_row = lanes;
         lanes += config.lanes.len();
-        Pool { traffic: Traffic::new(&config), config, first_row, trouble_at: AtomicU64::new(0) }
+        let (trouble_at, absent) = (AtomicU64::new(0), AtomicU32::new(0));
+        Pool { traffic: Traffic::new(&config), config, first_row, trouble_at, absent }
     };
     let pools = pools.into_vec().into_iter().map(pool).collect();
     CONFIGURED.store(Box::into_raw(Box::new(Configured { map, pools })), Release);
@@ -113,7 +126,7 @@ impl Pool {
     /// True if a lane has failed and it is time to look after it; true for one caller at a time.
     #[inline]
     pub fn trouble_due(&self, now_ns: u64) -> bool {
-        let at = self.trouble_at.load(Relaxed);
+        let at = self.trouble_at.load(Acquire);
         if at == 0 || now_ns < at {
             return false;
         }
@@ -123,6 +136,12 @@ impl Pool {
             now_ns.saturating_add(LOOK_AFTER_NS)
         };
         self.trouble_at.compare_exchange(at, next, AcqRel, Relaxed).is_ok() && next != 0
+    }
+
+    /// Has lanes that have failed looked after from now on. The lane has to have failed already: a thread that looks
+    /// after the lanes would find them all in service, and forget the trouble.
+    fn note_trouble(&self, now_ns: u64) {
+        self.trouble_at.store(now_ns.max(1), Release);
     }
 
     /// The number of the pool's lanes.
@@ -154,10 +173,10 @@ impl Pool {
             _ if fault => Outcome::LaneFault,
             _ => Outcome::Refused,
         };
-        if outcome == Outcome::LaneFault {
-            self.trouble_at.store(now_ns.max(1), Relaxed);
-        }
         let latency_ns = self.traffic.end(ticket, outcome, now_ns);
+        if outcome == Outcome::LaneFault {
+            self.note_trouble(now_ns);
+        }
         self.tell(ticket, op, result, latency_ns);
     }
 
@@ -169,8 +188,8 @@ impl Pool {
     /// Counts the result of a request whose end was counted by [`Pool::take_back`].
     pub fn tell_result(&self, ticket: Ticket, op: live::Op, result: i64, fault: bool, now_ns: u64) {
         if fault {
-            self.trouble_at.store(now_ns.max(1), Relaxed);
             self.traffic.lost(ticket.lane, now_ns);
+            self.note_trouble(now_ns);
         }
         self.tell(ticket, op, result, now_ns.saturating_sub(ticket.began_ns));
     }
@@ -204,6 +223,29 @@ impl Pool {
     #[inline]
     pub fn cancel(&self, ticket: Ticket, now_ns: u64) {
         self.traffic.end(ticket, Outcome::Cancelled, now_ns);
+    }
+
+    /// Writes one line about a lane to standard error.
+    pub fn say(&self, lane: usize, what: &str) {
+        let mut line = raw::Digits::<512>::empty();
+        line.push(b"iotrap: pool ");
+        line.push(self.config.name.as_bytes());
+        line.push(b", lane ");
+        if let Some(config) = self.config.lanes.get(lane) {
+            line.push(config.path.as_os_str().as_encoded_bytes());
+        }
+        line.push(b": ");
+        line.push(what.as_bytes());
+        line.push(b"\n");
+        said::line(line.as_bytes());
+    }
+
+    /// Says once that a lane is not a directory, unless `plimsoll trap` has said so before the program began.
+    pub fn is_absent(&self, lane: usize) {
+        let this = 1 << (lane as u32 & 31);
+        if ABSENCE_IS_NEWS.load(Relaxed) && self.absent.fetch_or(this, Relaxed) & this == 0 {
+            self.say(lane, "is not a directory, its requests go to the other lanes");
+        }
     }
 
     /// Writes one line to stderr for every lane whose health has changed.

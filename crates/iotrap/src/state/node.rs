@@ -659,6 +659,14 @@ impl Node {
         self.lanes_wrote.is_due()
     }
 
+    /// True if the attributes that the client of the opened lane has may be older than writes on other lanes.
+    pub fn is_behind(&self) -> bool {
+        if self.is_apart() && self.has_in_flight() {
+            note_completed(); // a write whose end the program has seen in memory, and the library has not
+        }
+        self.is_apart() && self.lanes_have_written()
+    }
+
     /// The lanes beside `own` that a sync has to reach, a bit each: those with writes that no sync has covered yet.
     pub fn lanes_to_sync(&self, own: usize) -> u32 {
         let due = |&(lane, sync): &(usize, &Due)| lane != own && sync.is_due();

@@ -219,6 +219,10 @@ impl Drop for LimitForChild {
     }
 }
 
+/// The highest soft limit that was seen. The program may raise a limit again that it has lowered, and has the numbers
+/// below it for itself then.
+static HIGHEST: AtomicU64 = AtomicU64::new(0);
+
 /// Numbers from here on are out of the way of most programs.
 const HIGH: u64 = 8192;
 /// Numbers above the soft limit that the lanes may use.
@@ -277,6 +281,7 @@ impl HighNumbers {
         let held = LimitHeld::begin();
         let Some(found) = limits(None) else { return HighNumbers { from: 0, restore: None, _held: held } };
         let soft = found.rlim_cur;
+        let highest = HIGHEST.fetch_max(soft, Relaxed).min(HIGH).max(soft);
         if soft <= HIGH {
             // A privileged process may raise its hard limit, too (CAP_SYS_RESOURCE), and lower it again.
             let wanted = soft + ROOM;
@@ -285,7 +290,8 @@ impl HighNumbers {
             let raised = if found.rlim_max > soft { within } else { beyond };
             if limits(Some(&raised)).is_some() {
                 CROWDED_FROM.store(c_int::MAX, Relaxed);
-                return HighNumbers { from: soft as c_int, restore: Some(found), _held: held };
+                let from = if highest.saturating_add(SPARE) < raised.rlim_cur { highest } else { soft };
+                return HighNumbers { from: from as c_int, restore: Some(found), _held: held };
             }
         }
         CROWDED_FROM.store(c_int::try_from(soft.saturating_sub(SPARE)).unwrap_or(c_int::MAX), Relaxed);

@@ -55,6 +55,9 @@ reasons! {
     Locked = advice::LOCKED,
     /// Nothing of the file is spread any more, until the program has closed the file altogether.
     Mapped = advice::MAPPED,
+    /// The kernel tells the events of one client. Nothing of the file is spread any more, until the program has closed
+    /// the file altogether.
+    Watched = "the program watches the file by inotify, which tells nothing of requests on other lanes",
     /// Nothing of the file is spread any more, until the program has closed the file altogether. If stdio has opened
     /// the file only for reading, this holds for the stream alone.
     Stdio = advice::STDIO,

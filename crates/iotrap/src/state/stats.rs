@@ -122,20 +122,15 @@ pub fn count_reason(reason: Reason) -> bool {
 
 /// Says on stderr that a lane has failed or is back.
 pub fn tell_state(pool: &Pool, lane: usize, state: State) {
-    let mut line = raw::Digits::<512>::empty();
-    line.push(b"iotrap: pool ");
-    line.push(pool.config.name.as_bytes());
-    line.push(b", lane ");
-    if let Some(config) = pool.config.lanes.get(lane) {
-        line.push(config.path.as_os_str().as_encoded_bytes());
-    }
-    line.push(match state {
-        State::Healthy => b": back in service\n",
-        State::Suspect => b": no answer for too long, new I/O goes to the other lanes\n",
-        State::Draining | State::Failed => b": has failed, new I/O goes to the other lanes\n" as &[u8],
-        _ => return,
-    });
-    said::line(line.as_bytes());
+    pool.say(
+        lane,
+        match state {
+            State::Healthy => "back in service",
+            State::Suspect => "no answer for too long, new I/O goes to the other lanes",
+            State::Draining | State::Failed => "has failed, new I/O goes to the other lanes",
+            _ => return,
+        },
+    );
     if let Some(made) = made()
         && let Some(Some(row)) = made.rows.get(pool.first_row() + lane)
     {

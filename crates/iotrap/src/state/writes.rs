@@ -44,6 +44,8 @@ mod record {
     pub const IMAGE: usize = 5;
     /// The device of the file on the lane that the process has opened.
     pub const OWN: usize = 6;
+    /// The list of robust futexes of the process's first thread ([`super::Record::runs`]); 0 if it has none.
+    pub const ROBUST: usize = 7;
     /// The device of the file on each lane; 0 if the process has not opened it there.
     pub const DEVICES: usize = 8;
     /// The writes that are in flight on each lane.
@@ -156,6 +158,7 @@ pub fn enter(device: u64, inode: u64) -> Option<u32> {
         (record::EXE + 1, inode_of_exe),
         (record::IMAGE, image),
         (record::OWN, device),
+        (record::ROBUST, raw::robust_list_of(owner.pid)),
         (record::START_TICKS, owner.start_ticks),
     ] {
         fields.get(at)?.store(value, SeqCst);
@@ -199,6 +202,13 @@ pub fn ends(place: u32, lane: usize) {
     }
 }
 
+/// The time at which the process of each record was last found to run by all that tells it from others, in
+/// `CLOCK_MONOTONIC` nanoseconds. (The process of a record that was made since has made it since.)
+static SEEN_AT: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
+/// In this time the kernel does not come to the number of an ended process again: it would have to make 300 processes
+/// a millisecond.
+const NUMBERS_LAST_NS: u64 = 100_000_000;
+
 /// A record of somebody.
 pub struct Record {
     place: u32,
@@ -230,7 +240,30 @@ impl Record {
         let (this, image) = this();
         let is_this = (self.owner.pid, self.owner.start_ticks, self.owner.pid_namespace)
             == (this.pid, this.start_ticks, this.pid_namespace);
-        if is_this { self.image == image } else { self.owner.is_alive(&this) }
+        if is_this {
+            return self.image == image;
+        }
+        let now_ns = raw::now_ns();
+        if self.owner.pid_namespace == this.pid_namespace && self.still_runs(now_ns) {
+            return true;
+        }
+        let alive = self.owner.is_alive(&this);
+        if alive && let Some(seen) = SEEN_AT.get(self.place as usize) {
+            seen.store(now_ns, Relaxed);
+        }
+        alive
+    }
+
+    /// True if one system call is enough to tell that the process runs: writers of one file ask at each write. The
+    /// kernel forgets a thread's list of robust futexes when the thread ends and when it calls exec(2)
+    /// (`futex_exec_release` and `futex_exit_release` in kernel/futex/core.c).
+    ///
+    /// Another process may have that number and a list at that address. But the kernel gives a number again only after
+    /// all others, which takes longer than [`NUMBERS_LAST_NS`].
+    fn still_runs(&self, now_ns: u64) -> bool {
+        let list = self.word(record::ROBUST);
+        let seen = SEEN_AT.get(self.place as usize).map_or(0, |seen| seen.load(Relaxed));
+        list != 0 && now_ns.saturating_sub(seen) < NUMBERS_LAST_NS && raw::robust_list_of(self.owner.pid) == list
     }
 
     /// The lanes on which a process has left writes in flight that no longer runs, a bit each. None if it runs.
@@ -306,6 +339,41 @@ mod tests {
         assert_eq!(Record::at(place).unwrap().lanes_in_flight(), 0);
         leave(place);
         assert!(of_file(first, inode, None).next().is_none());
+    }
+
+    /// The question of one call and the long one agree about a process that runs, is killed, and calls exec(2).
+    #[test]
+    fn a_living_process_is_known_by_its_robust_futexes_until_it_ends_or_calls_exec() {
+        use std::io::{Read, Write};
+        use std::process::{Command, Stdio};
+        let mut child = Command::new("sh");
+        let child = child.args(["-c", "echo; read line; exec sleep 100"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        child.stdout.take().unwrap().read_exact(&mut [0]).unwrap(); // it is the shell now
+        let list = raw::robust_list_of(child.id().into());
+        assert_ne!(list, 0);
+        let (inode, device) = (0x7e57_0003, u64::MAX - 5);
+        let place = enter(device, inode).unwrap();
+        let set = |at: usize, value: u64| word(place, at).unwrap().store(value, SeqCst);
+        set(record::PID, child.id().into());
+        set(record::ROBUST, list);
+        let record = || Record::at(place).unwrap();
+        assert!(!record().still_runs(raw::now_ns()), "nobody has told it from other processes of its number yet");
+        SEEN_AT[place as usize].store(raw::now_ns(), Relaxed);
+        assert!(record().still_runs(raw::now_ns()));
+        assert!(!record().still_runs(raw::now_ns() + NUMBERS_LAST_NS), "the number may mean another process");
+        let last = |now| SEEN_AT[place as usize].store(now, Relaxed);
+        child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        while std::fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap().trim() != "sleep" {
+            std::thread::yield_now();
+        }
+        last(raw::now_ns());
+        assert!(!record().still_runs(raw::now_ns()), "exec(2)");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        last(raw::now_ns());
+        assert!(!record().still_runs(raw::now_ns()), "the end");
+        leave(place);
     }
 
     /// A process that was replaced by exec(2) has the same number, and no longer runs.

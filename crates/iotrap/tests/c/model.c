@@ -10,6 +10,7 @@
  * The steps leave out two cases in which the library promises nothing (docs/trap.md): two processes that use one file
  * through page cache and lanes at the same time, and truncations that no hook sees. */
 #include "unseen.h"
+#include <sys/prctl.h>
 #include <time.h>
 
 enum { STEPS = 120, FILES = 3, SLOTS = 8, MAPS = 3, BLOCKS = 12, MOST = BLOCKS * BLOCK };
@@ -738,6 +739,86 @@ static void step_submitted(void)
 	HOLDS(unlink(path), 0);
 }
 
+/* ---- a child that is killed ---- */
+
+/* Milliseconds by which writes on a lane are late at most (LATE_MS): then every program has such children. */
+static int late_ms;
+static char *of_killed; /* what it writes */
+static int killed_fd, killed_blocks;
+
+static void *writes_without_end(void *argument)
+{
+	uintptr_t way = (uintptr_t)argument;
+	for (int number = (int)way;; number = (number + 1) % killed_blocks)
+		pwrite(killed_fd, of_killed, BLOCK, (off_t)number * BLOCK);
+	return NULL;
+}
+
+static void writes_until_it_is_killed(const char *path, int way)
+{
+	pthread_t thread;
+	struct iocb iocbs[BLOCKS], *list[BLOCKS];
+	struct io_event events[BLOCKS];
+	io_context_t aio = 0;
+	killed_fd = open(path, O_RDWR | O_DIRECT);
+	CHECK(killed_fd >= 0);
+	if (way < 2) {
+		for (uintptr_t other = 0; other < (uintptr_t)way * 2; other++)
+			HOLDS(pthread_create(&thread, NULL, writes_without_end, (void *)other), 0);
+		writes_without_end(NULL);
+	}
+	HOLDS(io_setup(BLOCKS, &aio), 0);
+	for (;;) {
+		for (int number = 0; number < killed_blocks; number++) {
+			list[number] = &iocbs[number];
+			io_prep_pwrite(list[number], killed_fd, of_killed, BLOCK, (off_t)number * BLOCK);
+		}
+		HOLDS(io_submit(aio, killed_blocks, list), killed_blocks);
+		HOLDS(io_getevents(aio, killed_blocks, killed_blocks, events, NULL), killed_blocks);
+	}
+}
+
+/* A child writes a file past the page cache and is killed at any point; then the parent writes all blocks anew. No write of
+ * the child may arrive after that, however late a lane is. */
+static void step_killed(void)
+{
+	int name = below(files_used), file = model->name[name], way = below(3), opens = below(2), fd = -1;
+	int after_us = below(20000) + below(2 * late_ms + 1) * 1000;
+	char letter = (char)(1 + below(120));
+	if (!has_children || file < 0 || is_cached(file) || is_registered(file) || model->files[file].size < BLOCK)
+		return;
+	if (!opens)
+		CHECK((fd = open(name_of(name), O_RDWR | O_DIRECT)) >= 0);
+	killed_blocks = (int)(model->files[file].size / BLOCK);
+	SAY("a child writes %d, way %d, and is killed after %d us; %s", name, way, after_us, opens ? "opened afterwards" : "open all the time");
+	of_killed = aligned(BLOCK);
+	memset(of_killed, 127, BLOCK);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		CHECK_IS(prctl(PR_SET_PDEATHSIG, SIGKILL), 0);
+		writes_until_it_is_killed(name_of(name), way);
+	}
+	usleep((useconds_t)after_us);
+	int status, alive = waitpid(child, &status, WNOHANG) == 0;
+	HOLDS(alive, 1);
+	HOLDS(kill(child, SIGKILL), 0);
+	HOLDS(waitpid(child, &status, 0), child);
+	free(of_killed);
+	if (opens)
+		CHECK((fd = open(name_of(name), O_RDWR | O_DIRECT)) >= 0);
+	memset(buffer, letter, MOST);
+	for (int number = 0; number < killed_blocks; number++) {
+		int by = below(3);
+		off_t from = (off_t)number * BLOCK;
+		HOLDS(by == 0 ? by_libaio(fd, 1, buffer, BLOCK, from) : by == 1 ? by_aio(fd, 1, buffer, BLOCK, from) : pwrite(fd, buffer, BLOCK, from), BLOCK);
+	}
+	memset(model->files[file].bytes, letter, (size_t)killed_blocks * BLOCK);
+	if (below(2))
+		HOLDS(fsync(fd), 0);
+	HOLDS(close(fd), 0);
+}
+
 /* ---- appends, syncs at one time, addresses that lead nowhere ---- */
 
 /* Appends by one of the interfaces that ask for the end of the file. */
@@ -820,13 +901,12 @@ static void step_syncs(void)
 static void step_invalid(void)
 {
 	int at = any_slot(1), way = below(6);
-	if (at < 0)
+	if (at < 0 || model->files[slots[at].file].size < 2 * BLOCK)
 		return;
 	struct slot *slot = &slots[at];
-	char *nowhere = (char *)0x500000000000;
+	char *nowhere = mmap(NULL, BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); /* within the kernel's bounds */
+	CHECK(nowhere != MAP_FAILED);
 	struct iovec vectors[2] = {{buffer, BLOCK}, {nowhere, BLOCK}}, one = {nowhere, BLOCK};
-	if (model->files[slot->file].size < 2 * BLOCK)
-		return;
 	SAY("addresses of no memory, %d, way %d", at, way);
 	errno = 0;
 	switch (way) {
@@ -838,6 +918,7 @@ static void step_invalid(void)
 	default: HOLDS(pwritev(slot->fd, &one, 1, BLOCK), -1);
 	}
 	HOLDS(errno, way > 3 && !slot->writes ? EBADF : EFAULT);
+	HOLDS(munmap(nowhere, BLOCK), 0);
 	HOLDS(pread(slot->fd, buffer, BLOCK, -BLOCK), -1);
 	HOLDS(errno, EINVAL);
 	HOLDS(syscall(SYS_preadv, slot->fd, vectors, -1L, 0L, 0L), -1);
@@ -863,6 +944,10 @@ static void step(uint64_t seed, int number)
 		case 2: registers ? step_invalid() : step_syncs(); break;
 		default: step_invalid();
 		}
+		return;
+	}
+	if ((late_ms || seed % 6 == 0) && below(12) == 0) { /* a program with children that are killed */
+		step_killed();
 		return;
 	}
 	if (out_of_sight && below(4) == 0) {
@@ -919,7 +1004,8 @@ static void whole_program(uint64_t seed, const char *keep)
 	for (int number = 0; number < STEPS; number++)
 		if (keep[number])
 			step(seed, number);
-	/* The end: everything is closed, and what the files hold is read by nobody's cache. */
+	/* The end: everything is closed, late writes have arrived, and what the files hold is read by nobody's cache. */
+	usleep((useconds_t)late_ms * 1000);
 	model->step = STEPS;
 	SAY("end");
 	for (int at = 0; at < SLOTS; at++)
@@ -949,7 +1035,7 @@ static int status_of(uint64_t seed, const char *keep)
 	CHECK(child >= 0);
 	if (child == 0) {
 		kernel(SYS_dup3, told, 2, 0, 0);
-		alarm(60); /* a program that hangs has failed */
+		alarm(late_ms ? 600 : 60); /* a program that hangs has failed */
 		buffer = aligned(MOST);
 		HOLDS(io_setup(4, &context), 0);
 		if (io_uring_queue_init(4, &liburing, 0) != 0)
@@ -1059,6 +1145,8 @@ int main(int count, char **arguments)
 	int workers = atoi(arguments[3]);
 	total = mmap(NULL, sizeof *total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(total != MAP_FAILED);
+	const char *late = getenv("LATE_MS");
+	late_ms = late != NULL ? atoi(late) : 0;
 	const char *asynchronous = getenv("IOTRAP_ASYNC");
 	if (asynchronous != NULL && *asynchronous && children_write_rings()) {
 		has_children = 0;

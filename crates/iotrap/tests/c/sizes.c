@@ -1,6 +1,8 @@
-/* The end of a file that moves while other lanes are written: sizes CASE HOW. Every acknowledged write is in the file, every
+/* The attributes of a file while other lanes are written: sizes CASE HOW. Every acknowledged write is in the file, every
  * byte that was cut is gone, and the program sees the size that the file has. */
 #include "check.h"
+#include <poll.h>
+#include <sys/inotify.h>
 
 #define BLOCKS 64
 #define KEPT 32
@@ -242,11 +244,85 @@ static void in_turns_with_a_child(void)
 	CHECK_IS(close(fd), 0);
 }
 
+/* A question for the attributes of the file, in one of the ways of libc and the kernel. */
+static struct stat asked(int fd)
+{
+	struct stat found;
+	struct statx more;
+	const char *path = at(0, "file");
+	if (strcmp(how, "fstat") == 0) {
+		CHECK_IS(fstat(fd, &found), 0);
+	} else if (strcmp(how, "stat") == 0) {
+		CHECK_IS(stat(path, &found), 0);
+	} else if (strcmp(how, "lstat") == 0) {
+		CHECK_IS(lstat(path, &found), 0);
+	} else if (strcmp(how, "fstatat") == 0) {
+		CHECK_IS(fstatat(fd, "", &found, AT_EMPTY_PATH), 0);
+	} else if (strcmp(how, "syscall") == 0) {
+		CHECK_IS(syscall(SYS_newfstatat, AT_FDCWD, path, &found, 0), 0);
+	} else {
+		CHECK_IS(statx(AT_FDCWD, path, 0, STATX_BASIC_STATS, &more), 0);
+		found.st_mtim = (struct timespec){more.stx_mtime.tv_sec, more.stx_mtime.tv_nsec};
+		found.st_blocks = (blkcnt_t)more.stx_blocks;
+		found.st_size = (off_t)more.stx_size;
+	}
+	return found;
+}
+
+/* Each write shows in the times and the blocks of the file as soon as it has ended: they are those of the server. */
+static void attributes(void)
+{
+	int fd = open(at(0, "file"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+	CHECK(fd >= 0);
+	CHECK_IS(ftruncate(fd, (off_t)BLOCKS * BLOCK), 0);
+	CHECK_IS(close(fd), 0);
+	fd = open_direct(at(0, "file"), O_RDWR);
+	for (int number = 0; number < BLOCKS; number++) {
+		struct statx now;
+		usleep(15000); /* the server's clock goes on in ticks */
+		fill(block, 'e', number);
+		CHECK_IS(pwrite(fd, block, BLOCK, (off_t)number * BLOCK), BLOCK);
+		struct stat found = asked(fd);
+		CHECK_IS(lseek(fd, 0, SEEK_END), (off_t)BLOCKS * BLOCK);
+		CHECK_IS(inline6(SYS_statx, fd, (long)"", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, (long)&now, 0), 0);
+		CHECK_IS(found.st_mtim.tv_sec, now.stx_mtime.tv_sec);
+		CHECK_IS(found.st_mtim.tv_nsec, now.stx_mtime.tv_nsec);
+		CHECK_IS(found.st_blocks, now.stx_blocks);
+		CHECK_IS(found.st_size, now.stx_size);
+	}
+	CHECK_IS(close(fd), 0);
+}
+
+/* A program that watches its file is told of each of its writes, whether the watch is there before the lanes or not. */
+static void watched(void)
+{
+	int before = strcmp(how, "before") == 0, watch = inotify_init1(IN_NONBLOCK);
+	char events[4096];
+	CHECK(watch >= 0);
+	make_file(at(0, "file"), 'a', BLOCKS);
+	if (before)
+		CHECK(inotify_add_watch(watch, at(0, "file"), IN_MODIFY) >= 0);
+	int fd = open_direct(at(0, "file"), O_RDWR);
+	for (int number = 0; number < BLOCKS; number++)
+		CHECK_IS(pread(fd, block, BLOCK, (off_t)number * BLOCK), BLOCK);
+	if (!before)
+		CHECK(inotify_add_watch(watch, at(0, "file"), IN_MODIFY) >= 0);
+	for (int number = 0; number < 16; number++) {
+		fill(block, 'w', number);
+		CHECK_IS(pwrite(fd, block, BLOCK, (off_t)number * BLOCK), BLOCK);
+		CHECK_IS(poll(&(struct pollfd){watch, POLLIN, 0}, 1, 10000), 1);
+		CHECK(read(watch, events, sizeof events) > 0);
+	}
+	CHECK_IS(close(fd), 0);
+	CHECK_IS(close(watch), 0);
+}
+
 int main(int count, char **arguments)
 {
 	static const struct test tests[] = {
 		{"beside_writes", beside_writes}, {"by_a_child", by_a_child}, {"beside_a_child", beside_a_child},
-		{"in_turns_with_a_child", in_turns_with_a_child},
+		{"in_turns_with_a_child", in_turns_with_a_child}, {"attributes", attributes},
+		{"watched", watched},
 	};
 	CHECK_IS(count, 3);
 	how = arguments[2];

@@ -24,5 +24,6 @@ mod room;
 mod rows;
 mod sizes;
 mod stress;
+mod told;
 mod unfetched;
 mod uring;

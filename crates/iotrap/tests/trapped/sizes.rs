@@ -40,6 +40,11 @@ fn cut_by_a_child() {
 }
 
 #[test]
+fn attributes_after_writes() {
+    holds("attributes", &["fstat", "stat", "lstat", "fstatat", "statx", "syscall"]);
+}
+
+#[test]
 fn a_child_that_writes_through_the_cache() {
     holds("beside_a_child", &["opened", "inherited"]);
 }
