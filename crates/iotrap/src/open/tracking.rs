@@ -95,6 +95,16 @@ fn enter_file(fd: c_int, flags: c_int, stays: Option<Reason>) {
         known.drain();
         known.revalidate(fd);
     }
+    let find_kind = || {
+        if known.file_system().is_none()
+            && let Ok(kind) = raw::file_system(fd)
+        {
+            known.set_file_system(kind);
+        }
+    };
+    if known.is_remote() && group.writes() && group.is_direct() {
+        find_kind();
+    }
     late::opened(&group, fd, flags);
     if group.writes() && group.is_direct() && !known.record_writes(place.lane) {
         known.end(Reason::Unrecorded);
@@ -109,11 +119,7 @@ fn enter_file(fd: c_int, flags: c_int, stays: Option<Reason>) {
             if group.is_direct() {
                 known.soil(); // another program may have left dirty pages: written out before the first read
             }
-            if known.file_system().is_none()
-                && let Ok(kind) = raw::file_system(fd)
-            {
-                known.set_file_system(kind);
-            }
+            find_kind();
             known.ended().into_iter().for_each(|reason| group.end(reason));
         }
     }

@@ -317,7 +317,7 @@ pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     node.file_system.store(0, Relaxed);
     node.apart.store(false, Relaxed);
     node.soft.store(false, Relaxed);
-    // File systems without a device of their own: those of servers, and some others, to which this does no harm.
+    // File systems without a device of their own: those of servers, and some others (`Node::set_file_system`).
     node.remote.store(libc::major(device) == 0, Relaxed);
     node.record.store(0, Relaxed);
     node.looked.store(0, Relaxed);
@@ -514,7 +514,13 @@ impl Node {
 
     /// Notes the type of the file system that the file lies on.
     pub fn set_file_system(&self, kind: i64) {
+        /// linux/magic.h
+        const RAMFS_MAGIC: i64 = 0x8584_58f6;
         self.file_system.store(kind, SeqCst);
+        // These have no device of their own either. Their kernel ends a process only behind its writes.
+        if matches!(kind, libc::TMPFS_MAGIC | RAMFS_MAGIC | libc::BTRFS_SUPER_MAGIC) {
+            self.remote.store(false, Relaxed);
+        }
     }
 
     /// The type of the file system that the file lies on, if it is known. It stays so: the program's descriptor keeps
