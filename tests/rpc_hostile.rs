@@ -57,7 +57,7 @@ fn request(dice: &mut Dice, client: u64) -> (Vec<u8>, bool) {
     }
 }
 
-/// Sends requests over new connections. Whatever the target does with a client is its right; it must not stop serving.
+/// Sends requests over new connections. The target may do anything with a client, as long as it goes on serving.
 fn attack(socket: &str, client: u64, round: u64) {
     let mut dice = Dice(client << 32 | round);
     for _ in 0..REQUESTS {

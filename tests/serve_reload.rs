@@ -1,4 +1,5 @@
-//! A configuration that changes while a target serves: SIGHUP, `plimsoll rpc load_config`, and files of SPDK's old form.
+//! A configuration that changes while a target serves: SIGHUP, `plimsoll rpc load_config`, and files of SPDK's old
+//! form.
 
 mod common;
 use common::served::{NQN, Served, free_port};

@@ -134,7 +134,7 @@ pub(super) fn plan(made: &[Step], wanted: &[Step], keeps: bool) -> Result<Plan, 
             gone.insert(old.name.clone());
         }
     }
-    // What stays and stood on something that goes comes back, with what it had.
+    // A thing that stays comes back, with its parts, where the thing below it goes.
     let mut again: Vec<(u8, String, Change)> = Vec::new();
     for (old, matched) in have.iter().zip(&matched).filter(|(old, _)| gone.contains(&old.name)) {
         match matched {
@@ -594,7 +594,7 @@ fn is_gone(gone: &BTreeSet<String>, name: &str) -> bool {
         let is_number = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
         is_number.then(|| gone.contains(&format!("parts of device {base}")))
     };
-    // What belongs to a namespace goes with the subsystem, too.
+    // The subsystem takes its namespaces along, with their parts.
     let subsystem = || Some(gone.contains(&format!("subsystem {}", name.split_once(" of ")?.1)));
     gone.contains(name) || divided() == Some(true) || subsystem() == Some(true)
 }

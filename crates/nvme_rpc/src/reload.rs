@@ -12,7 +12,7 @@ use super::methods::keyring;
 use super::params::Params;
 use super::state::Control;
 
-/// What a reload has done, by the names of things.
+/// The changes that a reload has made, by the names of things.
 #[derive(Default)]
 struct Done {
     added: Vec<String>,
