@@ -15,11 +15,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use lanes::{LANES_MAX, PathBuffer};
 
 use crate::abi::{errno, own_stack, raw, said};
-use crate::open::tracking::{self, LANES_FLAG};
+use crate::open::tracking::LANES_FLAG;
 use crate::state::closing::Closing;
 use crate::state::group::GroupRef;
-use crate::state::lane;
 use crate::state::writes::{self, Record};
+use crate::state::{lane, node};
 
 /// Waits for the writes of processes that no longer run, after the program has opened the file.
 pub fn opened(group: &GroupRef, fd: c_int, flags: c_int) {
@@ -89,7 +89,7 @@ fn wait(group: &GroupRef, fd: c_int, lane: usize, device: u64, inode: u64) -> bo
         let Some(Ok(file)) = path.map(|path| raw::open(path, flags)) else { return false };
         let found = raw::identity(file).is_ok_and(|found| (found.device, found.inode) == (device, inode));
         let waited = found && raw::waits_for_direct(file, mode != libc::O_RDONLY).is_ok();
-        tracking::close_unlocked(&Closing::begin(), file);
+        let _ = node::close_unlocked(&Closing::begin(), file);
         waited
     })
 }

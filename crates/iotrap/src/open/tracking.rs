@@ -385,7 +385,7 @@ pub fn run(errand: &Errand) {
             Err(reason) => missed(group, errand.at, reason, again_ns),
         },
         (Ok(Some(file)), None) => {
-            close_unlocked(&Closing::begin(), file); // nothing was done with it
+            let _ = node::close_unlocked(&Closing::begin(), file); // nothing was done with it
         }
         (Ok(None), _) | (Err(_), None) => {}
         (Err(reason), Some(group)) => missed(group, errand.at, reason, again_ns),
@@ -403,13 +403,6 @@ fn missed(group: &GroupRef, at: usize, reason: Reason, again_ns: u64) {
 
 fn limit(errno: c_int) -> Reason {
     if matches!(errno, libc::EMFILE | libc::ENFILE) { Reason::Limit } else { Reason::NotOpened }
-}
-
-/// Closes the file of a lane that the library has opened, or leaves it open if that would drop a lock of the program.
-pub fn close_unlocked(closing: &Closing, file: c_int) {
-    if !node::keeps(closing, file) {
-        let _ = raw::close(file);
-    }
 }
 
 /// Opens the file on a lane, proves it to be the program's, and gives it a high number. A file that the program has
@@ -438,7 +431,7 @@ fn open_one(pool: &Pool, errand: &Errand, flags: c_int) -> Result<c_int, Reason>
         Ok(_) => process::HighNumbers::reserve().duplicate(low).map_err(limit),
         Err(_) => Err(Reason::NotSame),
     };
-    close_unlocked(&closing, low);
+    let _ = node::close_unlocked(&closing, low);
     high
 }
 

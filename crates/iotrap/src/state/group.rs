@@ -12,7 +12,7 @@ use crate::state::closing::{self, Closing};
 use crate::state::counted::Count;
 use crate::state::descriptor::Descriptor;
 use crate::state::lane;
-use crate::state::node::{Node, NodeRef};
+use crate::state::node::{self, Node, NodeRef};
 use crate::state::process;
 use crate::state::proof;
 use crate::state::reason::Reason;
@@ -224,6 +224,9 @@ impl GroupRef {
     }
 
     /// Gives the reference back. Returns the first error of closing lanes, if it was the last reference.
+    ///
+    /// A thread of the library may hold the last reference. The program has closed the file then, and may have opened
+    /// and locked it anew: nothing is closed that would drop the lock.
     pub fn release(self) -> raw::Result<()> {
         let result = self.give_back();
         core::mem::forget(self);
@@ -235,7 +238,8 @@ impl GroupRef {
         if !group.count.release() {
             return Ok(());
         }
-        let mut result = self.unwatch();
+        let witness = self.take_witness();
+        let mut result = witness.map_or(Ok(()), |witness| node::close_unlocked(&Closing::begin(), witness));
         for (lane, file) in group.files.iter().enumerate() {
             // Another descriptor of the file may be synced later, when the file's name no longer exists and it cannot
             // be opened on the lane.
@@ -313,13 +317,16 @@ impl GroupRef {
     /// # Errors
     /// The error of close(2) of the program's file.
     pub fn unwatch(&self) -> raw::Result<()> {
+        self.take_witness().map_or(Ok(()), raw::close)
+    }
+
+    /// Takes the private duplicate away from the group. None if somebody has taken its number.
+    fn take_witness(&self) -> Option<c_int> {
         let witness = self.witness.swap(-1, AcqRel);
-        if witness < 0 || !table::remove(witness, Entry::Lane(self.name)) {
-            return Ok(()); // somebody has taken the number
-        }
+        let taken = witness >= 0 && table::remove(witness, Entry::Lane(self.name));
         // The number may have become the program's, if the program has closed all its descriptors and opened other
         // files.
-        if proof::is_inode(witness, self.node().identity()) { raw::close(witness) } else { Ok(()) }
+        (taken && proof::is_inode(witness, self.node().identity())).then_some(witness)
     }
 
     /// Enters a descriptor that the program does not know; false if its number is too high for the table.
@@ -554,7 +561,8 @@ impl Group {
         }
         // The number may mean another file now: the program has taken it by dup2, or closed it where no hook saw it.
         let ours = proof::is_file_of_lane(name, lane, fd);
-        if table::remove(fd, Entry::Lane(name)) && ours { raw::close(fd) } else { Ok(()) }
+        let taken = table::remove(fd, Entry::Lane(name)) && ours;
+        if taken { node::close_unlocked(&Closing::begin(), fd) } else { Ok(()) }
     }
 
     /// True if `fd` is a private descriptor of the group, which the program does not know: the file of a lane, or the
@@ -792,5 +800,42 @@ pub fn forget_all() {
     }
     for group in places().iter().filter(|group| group.count.in_use()) {
         group.count.reset();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::node::Lock;
+    use std::os::fd::{AsRawFd, IntoRawFd};
+    use std::os::unix::fs::MetadataExt;
+
+    /// A thread of the library gives the last reference back, while the program has opened the file anew and locked it.
+    #[test]
+    fn nothing_is_closed_beside_a_lock_of_the_file_opened_anew() {
+        let path = std::env::temp_dir().join(format!("iotrap-anew-{}", std::process::id()));
+        let file = std::fs::File::create(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let found = file.metadata().unwrap();
+        // SAFETY: integers only: all zeros is a valid status.
+        let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+        (stat.st_dev, stat.st_ino) = (found.dev(), found.ino());
+        let opened = || {
+            let opened = Opened { node: node::find_or_make(&stat).unwrap(), pool: 0, own: 0, flags: libc::O_RDWR };
+            GroupRef::new(opened).map_err(|_| "the table is full").unwrap()
+        };
+        let is_open = |fd| raw::identity(fd).is_ok_and(|now| now.inode == found.ino());
+        let held_by_library = opened();
+        let of_lane = file.try_clone().unwrap().into_raw_fd();
+        assert!(held_by_library.adopt(1, of_lane));
+        held_by_library.watch(file.as_raw_fd()).unwrap();
+        let witness = held_by_library.witness().unwrap();
+
+        let anew = opened();
+        anew.node().first_lock(Lock::OfProcess, || {});
+        held_by_library.release().unwrap();
+        assert!(is_open(of_lane) && is_open(witness), "the lock lives as long");
+        anew.release().unwrap();
+        assert!(!is_open(of_lane) && !is_open(witness));
     }
 }

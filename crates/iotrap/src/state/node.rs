@@ -151,6 +151,9 @@ const LOCKING: u8 = 1;
 /// The program locks the file, or has locked it before.
 const LOCKED: u8 = 2;
 
+/// True once the program has locked any file by process: before that, nobody looks whose files are locked.
+static ANY_LOCKED: AtomicBool = AtomicBool::new(false);
+
 static NODES_OF_PROCESS: [Node; NODES] = [const {
     Node {
         count: Count::free(),
@@ -286,7 +289,18 @@ pub fn must_stay(_: &Closing, fd: c_int) -> bool {
     is_locked_by_process(fd, |_| {})
 }
 
+/// Closes a descriptor of a file of the program, or keeps it if that would drop a lock of the program.
+///
+/// # Errors
+/// The error of close(2).
+pub fn close_unlocked(closing: &Closing, fd: c_int) -> raw::Result<()> {
+    if keeps(closing, fd) { Ok(()) } else { raw::close(fd) }
+}
+
 fn is_locked_by_process(fd: c_int, then: impl FnOnce(NodeRef)) -> bool {
+    if !ANY_LOCKED.load(SeqCst) {
+        return false;
+    }
     let Ok(found) = raw::identity(fd) else { return false };
     find(found.device, found.inode).is_some_and(|node| {
         let locked = node.get().locked_by_process.load(SeqCst);
@@ -418,6 +432,7 @@ impl Node {
     /// closes a descriptor of the file any more, if that would drop the lock ([`closing`]).
     pub fn first_lock(&self, lock: Lock, gives_up: impl FnOnce()) {
         if lock == Lock::OfProcess {
+            ANY_LOCKED.store(true, SeqCst);
             self.locked_by_process.store(true, SeqCst);
         }
         if self.locks.compare_exchange(UNLOCKED, LOCKING, SeqCst, SeqCst).is_ok() {
