@@ -214,30 +214,12 @@ pub fn repeated(text: String) -> String {
 
 /// The name that was probably meant: the one that the fewest typing errors turn into `name`; `None` if none is close.
 pub fn meant<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let far = name.chars().count().div_ceil(4).min(4);
-    names.map(|other| (edits(name, other), other)).filter(|(edits, _)| *edits <= far).min().map(|(_, other)| other)
-}
-
-/// The letters to add, leave out, replace or exchange with their neighbour so that one text becomes the other.
-fn edits(from: &str, to: &str) -> usize {
-    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
-    if from.len().abs_diff(to.len()) > 4 {
-        return usize::MAX;
-    }
-    let mut rows: Vec<Vec<usize>> = vec![(0..=to.len()).collect()];
-    for at in 1..=from.len() {
-        let mut row = vec![at];
-        for to_at in 1..=to.len() {
-            let replaced = rows[at - 1][to_at - 1] + usize::from(from[at - 1] != to[to_at - 1]);
-            let mut least = replaced.min(rows[at - 1][to_at] + 1).min(row[to_at - 1] + 1);
-            if at > 1 && to_at > 1 && from[at - 1] == to[to_at - 2] && from[at - 2] == to[to_at - 1] {
-                least = least.min(rows[at - 2][to_at - 2] + 1);
-            }
-            row.push(least);
-        }
-        rows.push(row);
-    }
-    rows[from.len()][to.len()]
+    let length = name.chars().count();
+    let far = length.div_ceil(4).min(4);
+    // Known names are ASCII. One whose length differs by more is farther away, and a request may hold 32 KiB of name.
+    let names = names.filter(|other| other.len().abs_diff(length) <= far);
+    let edits = names.map(|other| (strsim::osa_distance(name, other), other));
+    edits.filter(|(edits, _)| *edits <= far).min().map(|(_, other)| other)
 }
 
 /// True if the value is the one that this JSON text stands for.

@@ -203,29 +203,10 @@ pub fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Opt
     // Known names are ASCII. A name whose length differs by more than the limit is further away than the limit.
     let known = known.filter(|known| known.len().abs_diff(length) <= limit);
     known
-        .map(|known| (distance(name, known), known))
+        .map(|known| (strsim::osa_distance(name, known), known))
         .filter(|(distance, _)| *distance <= limit)
         .min()
         .map(|(_, known)| known)
-}
-
-/// Insertions, deletions, substitutions and swaps of neighbours between two names (optimal string alignment).
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
-    let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let substitution = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = substitution.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }
 
 /// The message about a word that is not in the list.
