@@ -403,7 +403,10 @@ CASES = {"speed": speed, "idle": idle, "slow": slow, "depth": depth, "mix": mix,
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     here = os.path.dirname(os.path.abspath(__file__))
-    parser.add_argument("--plimsoll", default=os.path.join(os.environ.get("CARGO_TARGET_DIR") or os.path.join(here, "../target"), "release/plimsoll"))
+    parser.add_argument(
+        "--plimsoll",
+        default=os.path.join(os.environ.get("CARGO_TARGET_DIR") or os.path.join(here, "../target"), "release/plimsoll"),
+    )
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--target-cpu", type=int, default=0)

@@ -123,7 +123,7 @@ fn words(line: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// A local drive of [Nvme]: its place on the bus, and the name that its devices begin with.
+/// A local drive of `[Nvme]`: its place on the bus, and the name that its devices begin with.
 #[derive(Debug)]
 struct Drive {
     name: String,
@@ -142,7 +142,7 @@ struct Conversion {
     transports: BTreeSet<String>,
 }
 
-/// Keys of [Transport], and those that older files have in [Nvmf].
+/// Keys of `[Transport]`, and those that older files have in `[Nvmf]`.
 const TRANSPORT: [(&str, &str); 9] = [
     ("MaxQueueDepth", "max_queue_depth"),
     ("MaxQueuesPerSession", "max_qpairs_per_ctrlr"),
