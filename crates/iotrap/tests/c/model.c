@@ -749,7 +749,7 @@ static int killed_fd, killed_blocks;
 static void *writes_without_end(void *argument)
 {
 	uintptr_t way = (uintptr_t)argument;
-	for (int number = (int)way;; number = (number + 1) % killed_blocks)
+	for (int number = (int)way % killed_blocks;; number = (number + 1) % killed_blocks)
 		pwrite(killed_fd, of_killed, BLOCK, (off_t)number * BLOCK);
 	return NULL;
 }
