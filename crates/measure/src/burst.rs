@@ -52,26 +52,23 @@ pub(crate) fn starts(points: &[&Point]) -> Vec<Start> {
     let mut out = Vec::new();
     let mut looks = 0;
     for (depth, point) in points.iter().enumerate() {
-        let mut rest = &point.samples[..];
         let passes = point.passes();
-        for (number, visit) in point.visits.iter().enumerate() {
-            let (these, others) = rest.split_at((visit.samples as usize).min(rest.len()));
-            rest = others;
-            let rate = mean(these);
+        for (number, (visit, samples)) in point.by_visit().enumerate() {
+            let rate = mean(samples);
             if !(rate.is_finite() && rate > 0.0) {
                 continue;
             }
             looks += 1;
             let measured_ns = match passes {
                 Some(passes) => passes[number].length_ns,
-                None if these.len() < FEWEST_SAMPLES => continue,
+                None if samples.len() < FEWEST_SAMPLES => continue,
                 None if visit.measured_ns > 0 => visit.measured_ns,
-                None => these.len() as u64 * point.job.interval_ns,
+                None => samples.len() as u64 * point.job.interval_ns,
             };
             let Some(ramp) = visit.ramp.filter(|ramp| ramp.ns > 0) else { continue };
             let (ramp_s, measured_s) = (ramp.ns as f64 / 1e9, measured_ns as f64 / 1e9);
-            let last = (ramp.ns.div_ceil(point.job.interval_ns.max(1)) as usize).clamp(1, these.len().div_ceil(2));
-            let late = mean(&these[these.len() - last..]);
+            let last = (ramp.ns.div_ceil(point.job.interval_ns.max(1)) as usize).clamp(1, samples.len().div_ceil(2));
+            let late = mean(&samples[samples.len() - last..]);
             let surplus = ramp.ops as f64 - rate * ramp_s;
             out.push(Start {
                 look: looks - 1,
@@ -84,7 +81,7 @@ pub(crate) fn starts(points: &[&Point]) -> Vec<Start> {
                 ops: ramp.ops as f64 + rate * measured_s,
                 seconds: ramp_s + measured_s,
                 rate,
-                late: mean(&these[these.len() / 2..]),
+                late: mean(&samples[samples.len() / 2..]),
             });
         }
         looks += usize::from(point.visits.is_empty());

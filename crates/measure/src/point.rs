@@ -46,14 +46,15 @@ impl Point {
     /// The mean of each visit in ops per second, in order of time; of all samples together where no visits are
     /// recorded.
     pub fn visit_means(&self) -> Vec<f64> {
-        let mut rest = &self.samples[..];
-        let mut means = Vec::new();
-        for visit in &self.visits {
-            let (these, others) = rest.split_at((visit.samples as usize).min(rest.len()));
-            means.push(stats::mean(these));
-            rest = others;
+        match self.visits.is_empty() {
+            true => vec![stats::mean(&self.samples)],
+            false => self.by_visit().map(|(_, samples)| stats::mean(samples)).collect(),
         }
-        if self.visits.is_empty() { vec![stats::mean(rest)] } else { means }
+    }
+
+    /// The recorded visits, each with its samples, in order of time.
+    pub(crate) fn by_visit(&self) -> impl Iterator<Item = (&Visit, &[f64])> {
+        self.visits.iter().zip(parts(&self.samples, self.visits.iter().map(|visit| visit.samples)))
     }
 
     /// The latencies that users of the storage saw: from the intended start under an open-loop rate.
@@ -71,6 +72,16 @@ impl Point {
         whole.job.append(later.job);
         *self = whole.estimated();
     }
+}
+
+/// The parts of some samples, of these numbers; those at the end are shorter where the samples do not suffice.
+pub(crate) fn parts(samples: &[f64], counts: impl Iterator<Item = u32>) -> impl Iterator<Item = &[f64]> {
+    let mut rest = samples;
+    counts.map(move |count| {
+        let (part, others) = rest.split_at((count as usize).min(rest.len()));
+        rest = others;
+        part
+    })
 }
 
 fn several_or(samples: Vec<f64>, whole: f64) -> Vec<f64> {

@@ -12,6 +12,7 @@ pub use crate::files::{
     CallErrors, CallResult, FilesFacts, FilesResult, OperationResult, PhaseInterval, PhaseResult, ThreadResult, Work,
 };
 pub use crate::hosts::{ClockComparison, HostResult, HostsResult, RankFailure, Window, WireUse};
+use crate::point::parts;
 pub use crate::storage::{Disk, FileSystem, Storage};
 use crate::verdict::{Check, Verdict};
 use crate::{Histogram, PerDirection};
@@ -875,13 +876,7 @@ pub struct Slices {
 impl Slices {
     /// The samples of each slice, from those of the visit; none in results that do not tell them apart.
     pub(crate) fn parts<'a>(&self, samples: &'a [f64]) -> Vec<&'a [f64]> {
-        let mut rest = samples;
-        let mut part = |count: &u32| {
-            let (part, others) = rest.split_at((*count as usize).min(rest.len()));
-            rest = others;
-            part
-        };
-        self.samples.iter().map(&mut part).filter(|part| !part.is_empty()).collect()
+        parts(samples, self.samples.iter().copied()).filter(|part| !part.is_empty()).collect()
     }
 }
 

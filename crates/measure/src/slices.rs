@@ -244,11 +244,8 @@ fn sliced(points: &[&Point]) -> Vec<Sliced> {
     let shortest_ns = all().map(|slices| slices.ns).min().unwrap_or(0);
     let mut out = Vec::new();
     for (depth, point) in points.iter().enumerate() {
-        let mut rest = &point.samples[..];
-        for visit in &point.visits {
-            let (these, others) = rest.split_at((visit.samples as usize).min(rest.len()));
-            rest = others;
-            let level = mean(these);
+        for (visit, samples) in point.by_visit() {
+            let level = mean(samples);
             if let Some(slices) = visit.slices.as_ref().filter(|_| level > 0.0) {
                 let is_long = slices.ns >= 2 * shortest_ns;
                 out.push(Sliced { depth, round: visit.round, is_long, rest: level.ln() });

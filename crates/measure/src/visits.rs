@@ -41,7 +41,6 @@ pub(crate) fn looks(points: &[&Point]) -> Vec<Look> {
     let accident = Accident::of(points);
     let mut out = Vec::new();
     for (depth, point) in points.iter().enumerate() {
-        let mut rest = &point.samples[..];
         let mut enter = |visit: &Visit, samples: &[f64]| {
             let kept = match (&accident, &visit.slices) {
                 (Some(accident), Some(slices)) => accident.without(depth, slices, samples),
@@ -56,13 +55,9 @@ pub(crate) fn looks(points: &[&Point]) -> Vec<Look> {
                 out.push(Look { depth, round: visit.round, ln: level.ln(), within, ns, lost });
             }
         };
-        for visit in &point.visits {
-            let (these, others) = rest.split_at((visit.samples as usize).min(rest.len()));
-            enter(visit, these);
-            rest = others;
-        }
+        point.by_visit().for_each(|(visit, samples)| enter(visit, samples));
         if point.visits.is_empty() {
-            enter(&Visit::default(), rest);
+            enter(&Visit::default(), &point.samples);
         }
     }
     out
@@ -92,13 +87,10 @@ impl Accident {
         let mut away = Vec::new();
         for point in points {
             let mut levels: Vec<(f64, f64)> = Vec::new();
-            let mut rest = &point.samples[..];
-            for visit in &point.visits {
-                let (these, others) = rest.split_at((visit.samples as usize).min(rest.len()));
-                rest = others;
+            for (visit, samples) in point.by_visit() {
                 let Some(slices) = &visit.slices else { continue };
                 let level = |part: &[f64]| (mean(part).max(f64::MIN_POSITIVE).ln(), slices.ns as f64);
-                levels.extend(slices.parts(these).into_iter().map(level));
+                levels.extend(slices.parts(samples).into_iter().map(level));
             }
             let mut sorted: Vec<f64> = levels.iter().map(|(level, _)| *level).collect();
             sorted.sort_by(f64::total_cmp);
