@@ -92,3 +92,29 @@ fn a_job_outlives_a_target_that_is_killed_and_started_again() {
     let (write, read) = (&result["jobs"][0]["write"], &result["jobs"][0]["read"]);
     assert_eq!((write["io_bytes"].as_u64(), read["io_bytes"].as_u64()), (Some(16 << 20), Some(16 << 20)));
 }
+
+/// The first blocks, too: the look at what a namespace carries waits like every request.
+#[test]
+fn a_target_may_take_half_a_second_for_each_answer() {
+    let place = directory();
+    let target = Served::start(place.path(), &[]);
+    let nqn = format!("nqn={NQN}");
+    let slow = ["avg_read", "p99_read", "avg_write", "p99_write"].map(|kind| format!("{kind}_latency=500000"));
+    let slow: Vec<&str> = slow.iter().map(String::as_str).collect();
+    let listen = ["listen_address.trtype=TCP", "listen_address.traddr=127.0.0.1", "listen_address.trsvcid=0"];
+    for call in [
+        &["nvmf_create_transport", "trtype=tcp"][..],
+        &["bdev_malloc_create", "name=Malloc0", "num_blocks=4096", "block_size=4096"],
+        &[&["bdev_delay_create", "name=Slow", "base_bdev_name=Malloc0"], &slow[..]].concat(),
+        &["nvmf_create_subsystem", &nqn, "allow_any_host=true"],
+        &["nvmf_subsystem_add_ns", &nqn, "namespace.bdev_name=Slow"],
+        &[&["nvmf_subsystem_add_listener", nqn.as_str()], &listen[..]].concat(),
+    ] {
+        target.rpc(call);
+    }
+    let job = ["run", "--name=j", "--ioengine=nvme_tcp", "--rw=randwrite", "--bs=4k", "--iodepth=4", "--verify=crc32c"];
+    let result =
+        succeed(place.path(), &[&job[..], &["--size=32k", "--output-format=json", &target.filename(1)]].concat());
+    assert_eq!(json(&result)["jobs"][0]["write"]["total_ios"], 8);
+    target.end();
+}

@@ -427,6 +427,12 @@ impl Job {
         clone_seed(self.pattern.seed, self.process.first.wrapping_add(clone))
     }
 
+    /// True if the job writes or trims; a job with `verify_only` only goes through its writes on paper.
+    pub fn changes_data(&self) -> bool {
+        let changes = self.rw.directions.write || self.rw.directions.trim;
+        changes && !self.verify.as_ref().is_some_and(|verify| verify.only)
+    }
+
     /// True if the job runs for a while before it measures.
     pub fn has_ramp(&self) -> bool {
         self.time.ramp_ns > 0 || self.time.ramp_bytes > 0 || self.iolog.threads.is_some()

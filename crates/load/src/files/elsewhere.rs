@@ -256,15 +256,8 @@ impl<'a> Worker<'a> {
         let len = (offset + piece.len() as u64).next_multiple_of(unit) - begin;
         let slot = self.free.pop().ok_or(io::ErrorKind::ResourceBusy)?;
         let kind = OpKind::Io(Direction::Read);
-        let mut done = Vec::new();
-        match self.engine.queue(Request { slot, kind, file, offset: begin, len: len as u32, skip: 0, priority: 0 }) {
-            Queued::Later => {
-                self.engine.submit_and_reap(1, 1, None, &mut done)?;
-            }
-            Queued::Done(completion) => done.push(completion),
-            Queued::Full(request) => self.free.push(request.slot),
-        }
-        let Completion { slot, result } = done.pop().ok_or(io::ErrorKind::ResourceBusy)?;
+        let request = Request { slot, kind, file, offset: begin, len: len as u32, skip: 0, priority: 0 };
+        let Completion { slot, result } = self.carry_out(request)?;
         let skip = (offset - begin) as usize;
         piece.copy_from_slice(&self.slots.bytes(&slot)[skip..skip + piece.len()]);
         self.free.push(slot);
@@ -272,6 +265,25 @@ impl<'a> Worker<'a> {
             errno if errno < 0 => Err(io::Error::from_raw_os_error(-errno as i32)),
             short if (short as u64) < len => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),
+        }
+    }
+
+    /// Carries out one request, the only one. A wait may end early, and then goes on: only the parent's word ends it.
+    fn carry_out(&mut self, request: Request) -> io::Result<Completion> {
+        let mut done = Vec::new();
+        match self.engine.queue(request) {
+            Queued::Done(completion) => return Ok(completion),
+            Queued::Full(_) => return Err(takes_nothing()),
+            Queued::Later => {}
+        }
+        loop {
+            self.engine.submit_and_reap(1, 1, None, &mut done)?;
+            if let Some(completion) = done.pop() {
+                return Ok(completion);
+            }
+            if self.words[STOP].load(Relaxed) != 0 {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
         }
     }
 
@@ -325,7 +337,9 @@ impl<'a> Worker<'a> {
             }
             let in_flight = DEPTH as usize - self.free.len() - done.len();
             if in_flight + done.len() == 0 {
-                return outcome;
+                // An engine with nothing in flight that takes no request either.
+                let all = at >= end || outcome.is_err();
+                return if all { outcome } else { Err(self.failed("cannot write", file, takes_nothing())) };
             }
             let reaped = self.engine.submit_and_reap(in_flight.min(1), usize::MAX, None, &mut done);
             reaped.map_err(|error| self.failed("cannot write", file, error))?;
@@ -355,4 +369,8 @@ impl<'a> Worker<'a> {
         }
         outcome
     }
+}
+
+fn takes_nothing() -> io::Error {
+    io::Error::other("the engine takes no request at all")
 }

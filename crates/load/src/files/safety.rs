@@ -39,7 +39,7 @@ impl Precious {
     /// # Errors
     /// [`ErrorKind::Refused`], with the reason and the option that would override it.
     pub(super) fn check(&self, path: &str, job: &Job) -> Result<(), Error> {
-        if !destroys(job) {
+        if !job.changes_data() {
             return Ok(());
         }
         let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
@@ -96,7 +96,7 @@ pub(super) fn check_content(
     job: &Job,
     signatures: impl FnOnce() -> io::Result<Vec<&'static str>>,
 ) -> Result<(), Error> {
-    if job.allow.signature_write || !destroys(job) {
+    if job.allow.signature_write || !job.changes_data() {
         return Ok(());
     }
     match signatures() {
@@ -106,10 +106,6 @@ pub(super) fn check_content(
             Err(refused(place, format!("Plimsoll cannot read its first blocks: {error}; --allow-signature insists")))
         }
     }
-}
-
-fn destroys(job: &Job) -> bool {
-    job.rw.directions.write || job.rw.directions.trim
 }
 
 fn refused(path: &str, hint: String) -> Error {

@@ -56,7 +56,7 @@ pub(super) fn refuse_shared_writes<'a>(
         if plan.jobs[job].time.stonewall && clone == 0 {
             stage.clear();
         }
-        if !writes(&plan.jobs[job]) {
+        if !plan.jobs[job].changes_data() {
             continue;
         }
         for (name, extent) in files {
@@ -71,14 +71,9 @@ pub(super) fn refuse_shared_writes<'a>(
     Ok(())
 }
 
-fn writes(job: &Job) -> bool {
-    let changes = job.rw.directions.write || job.rw.directions.trim;
-    changes && !job.verify.as_ref().is_some_and(|verify| verify.only)
-}
-
 fn reads_back(job: &Job) -> bool {
     let verify = job.verify.as_ref().filter(|verify| verify.enabled && verify.kind != VerifyKind::Null);
-    verify.is_some() && writes(job)
+    verify.is_some() && job.changes_data()
 }
 
 /// True if two uses of one file must not run at the same time.
