@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -75,6 +76,14 @@ fn command() -> Command {
             format!("Number of pairs to run [default: {} to {}, until --bound is met]", defaults.fewest, defaults.most),
         ))
         .arg(
+            Arg::new("time")
+                .long("time")
+                .value_name("TIME")
+                .value_parser(values::duration)
+                .conflicts_with_all(["pairs", "objectives"])
+                .help("Let both sides take short turns within one run, for this time in all, instead of whole runs"),
+        )
+        .arg(
             Arg::new("bound")
                 .long("bound")
                 .value_name("PERCENT")
@@ -107,6 +116,7 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
     let mut result = match (&engines[..], &invocation.files[..]) {
         ([a, b], _) => interleaved(matches, figure, with_engine(&invocation, a)?, with_engine(&invocation, b)?)?,
         ([], [a, b]) if is_result(a) && is_result(b) => {
+            ensure!(!matches.contains_id("time"), "results take no --time: they are already measured");
             ensure!(
                 invocation.command_line.sections.is_empty(),
                 "results take no job options: they are already measured"
@@ -145,6 +155,12 @@ fn interleaved(matches: &ArgMatches, figure: &str, a: Side, b: Side) -> anyhow::
     let interrupt = Interrupt::listen()?;
     let mut bar = Bar::new(if Form::of(matches) == Form::Nothing { Show::Never } else { Show::Auto });
     let sides = [&a, &b];
+    if let Some(time) = matches.get_one::<Duration>("time") {
+        let mut watch =
+            |run: u32, _: usize, now: &load::Progress| bar.show(&format!("run {}, in turns", run + 1), now.done, now);
+        let time_ns = time.as_nanos().try_into().unwrap_or(u64::MAX);
+        return Ok(compare::in_turns(sides, figure, time_ns, &interrupt.stop, &mut watch)?);
+    }
     let mut watch = |pair: u32, side: usize, now: &load::Progress| {
         bar.show(&format!("pair {} of {} at most, {}", pair + 1, repeats.most, sides[side].name), now.done, now);
     };
@@ -187,6 +203,7 @@ fn exit(tolerance: Option<f64>, result: &ComparisonResult) -> anyhow::Result<Exi
         CannotTell::LowerBound => "a curve still rose at its deepest point: sweep deeper",
         CannotTell::NotKept => "a sweep cannot tell what keeps the objectives: sweep again with more --time",
         CannotTell::NotBroken => "nothing that a side measured breaks the objectives: sweep further",
+        CannotTell::Remembers => "the storage remembers the side before: give more --time, or leave it out",
         CannotTell::BeyondSense => "the values scatter too much: run more --pairs, for longer",
     };
     match asked.iter().find_map(|effect| Some((effect, effect.cannot_tell?))) {

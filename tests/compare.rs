@@ -188,3 +188,34 @@ fn text_has_the_sentence() {
     let text = stdout(&output);
     assert!(text.contains("IOPS") && text.contains("b.fio") && text.contains('%'), "{text}");
 }
+
+/// What would have arrived while the other side had its turn comes later: nothing is caught up with.
+#[test]
+fn a_side_rests_with_its_rate() {
+    let place = directory();
+    let job = |name: &str, rate: u32| {
+        let text = format!("[j]\nioengine=null\nsize=1g\nrw=randread\nbs=4k\niodepth=4\nrate_iops={rate}\n");
+        file(place.path(), name, &text);
+    };
+    job("a.fio", 4000);
+    job("b.fio", 2000);
+    let result = json(&succeed(place.path(), &["compare", "--time=8s", "--json", "a.fio", "b.fio"]));
+    let of = |side: &str| result["effects"][0][side]["mean"].as_f64().unwrap();
+    assert!((3500.0..4100.0).contains(&of("a")) && (1750.0..2050.0).contains(&of("b")), "{}", result["effects"][0]);
+    let runs = result["runs"].as_array().unwrap();
+    assert!(runs.len() >= 5 && runs.iter().all(|pair| pair.as_array().unwrap().len() == 2), "{}", runs.len());
+}
+
+#[test]
+fn sides_that_cannot_take_turns_are_refused() {
+    let place = directory();
+    file(place.path(), "a.fio", "[j]\nioengine=null\nsize=1g\nrw=randread\nbs=4k\n");
+    file(place.path(), "late.fio", "[j]\nioengine=null\nsize=1g\nrw=randread\nbs=4k\nstartdelay=1\n");
+    let said = refused(place.path(), &["compare", "--time=8s", "a.fio", "late.fio"]);
+    assert!(said.contains("startdelay="), "{said}");
+    let said = refused(place.path(), &["compare", "--time=1s", "a.fio", "a.fio"]);
+    assert!(said.contains("give --time 8s"), "{said}");
+    succeed(place.path(), &["run", "a.fio", "--number_ios=1", "--save=a.json"]);
+    let said = refused(place.path(), &["compare", "--time=8s", "a.json", "a.json"]);
+    assert!(said.contains("already measured"), "{said}");
+}

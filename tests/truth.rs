@@ -111,6 +111,70 @@ fn slices_have_the_rate_and_the_latency_of_their_depth() {
     assert!(number(&line["low"]) <= 24.0 && (23.0..=32.0).contains(&number(&line["high"])), "{line}");
 }
 
+/// Both sides of a comparison take turns at the same servers: each has the rate that it has alone, and the requests of
+/// both meet only where a turn ends.
+#[test]
+fn sides_in_turns_have_the_rates_of_their_own() {
+    let _ = before_other_programs(); // a quiet machine needs no priority
+    let directory = directory();
+    let Some(server) = Server::below(directory.path(), Law::new(4, Service::Constant(2.0))) else { return };
+    for (side, depth) in [("a.fio", 6), ("b.fio", 2)] {
+        let job = "[j]\nioengine=io_uring\nrw=randread\nbs=4k\ndirect=1\ntime_based\nruntime=1";
+        file(directory.path(), side, &format!("{job}\nfilename={}\niodepth={depth}\n", server.path.display()));
+    }
+    let result = measured(plimsoll(directory.path()), &["compare", "--time=10s", "a.fio", "b.fio"]);
+    let effect = |figure: &str| {
+        let effects = result["effects"].as_array().unwrap().iter();
+        let effect = effects.into_iter().find(|effect| effect["figure"] == figure).unwrap();
+        assert_eq!(effect["cannot_tell"], Value::Null, "{effect}");
+        ["a", "b"].map(|side| number(&effect[side]["mean"]))
+    };
+    let ([a, b], latencies) = (effect("iops"), effect("lat_mean"));
+    assert!((1800.0..2050.0).contains(&a), "{a} of 2,000 a second");
+    // A turn of the queue through FUSE, during which a server of two idles, takes a part of its time.
+    assert!((700.0..1020.0).contains(&b), "{b} of 1,000 a second");
+    // By Little's law, each side has as many requests in flight as its depth.
+    for (iops, latency_ns, depth) in [(a, latencies[0], 6.0), (b, latencies[1], 2.0)] {
+        assert!((iops * latency_ns / 1e9 / depth - 1.0).abs() < 0.05, "{iops}, {latency_ns} ns");
+    }
+    assert!(result["runs"].as_array().unwrap().len() >= 5, "{}", result["estimator"]);
+    let log = server.take_log();
+    let mut moments: Vec<(u64, i32)> =
+        log.iter().flat_map(|seen| [(seen.arrived_ns, 1), (seen.replied_ns, -1)]).collect();
+    moments.sort();
+    let mut in_flight = 0;
+    let most = moments.iter().map(|(_, change)| (in_flight += change, in_flight).1).max();
+    assert!(most <= Some(8), "{most:?} in flight");
+    let together: u64 = moments
+        .windows(2)
+        .fold((0, 0), |(together, in_flight), two| {
+            let in_flight = in_flight + two[0].1;
+            (together + if in_flight > 6 { two[1].0 - two[0].0 } else { 0 }, in_flight)
+        })
+        .0;
+    let whole = moments.last().unwrap().0 - moments[0].0;
+    assert!(together < whole / 20, "{together} of {whole} ns");
+}
+
+/// A throttle remembers the side before for a tenth of a second. Both sides have its limit: no difference is claimed.
+#[test]
+#[ignore = "takes a minute: make truth runs it"]
+fn sides_on_a_throttle_do_not_differ() {
+    let Some(device) = Throttled::reads_per_second(1000) else { return };
+    let directory = directory();
+    for (side, depth) in [("a.fio", 1), ("b.fio", 64)] {
+        let job = "[j]\nioengine=io_uring\nrw=randread\nbs=4k\ndirect=1\n";
+        file(directory.path(), side, &format!("{job}filename={}\niodepth={depth}\n", device.device.path));
+    }
+    // The file behind the loop device lies in the page cache, which is invalid, and status 4.
+    let compare = ["compare", "--time=1m", "--json", "a.fio", "b.fio"];
+    let result = json(&device.plimsoll(directory.path()).args(compare).output().expect("the program starts"));
+    println!("{}", result["sentence"]);
+    let iops = &result["effects"][0];
+    let (low, high) = (number(&iops["change"]["low"]), number(&iops["change"]["high"]));
+    assert!(iops["cannot_tell"] == "remembers" || (low <= 0.02 && high >= -0.02), "{iops}");
+}
+
 /// The depth over time is that which the server saw, also where the job pauses and the mean at submissions is another.
 #[test]
 fn the_depth_is_the_mean_over_time() {

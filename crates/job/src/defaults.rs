@@ -129,6 +129,7 @@ impl Default for Job {
                 ramp_bytes: 0,
                 window: None,
                 slices: Vec::new(),
+                turns: Vec::new(),
                 start_delay_ns: (0, 0),
                 loops: 1,
                 stonewall: false,

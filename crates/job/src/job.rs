@@ -379,6 +379,9 @@ pub struct Time {
     /// Stretches of the run, each at a depth of its own and with a window of its own, in this order; empty: one stretch
     /// at `iodepth`.
     pub slices: Vec<Slice>,
+    /// Stretches outside of which the job rests, each with a window of its own, in this order; empty: it never rests.
+    /// A job has slices or turns, or neither.
+    pub turns: Vec<Turn>,
     /// `startdelay`: smallest and largest time before the job starts.
     pub start_delay_ns: (u64, u64),
     /// `loops`: number of passes over the workload.
@@ -419,6 +422,17 @@ pub struct Slice {
     pub measured_ns: u64,
     /// Nanoseconds that the measured part waits for the requests that were in flight when the queue reached the depth.
     pub patience_ns: u64,
+}
+
+/// A stretch of a run in which a job issues ops. Its times count from the start of the run, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The first op may be issued.
+    pub from_ns: u64,
+    /// The measured part begins.
+    pub opens_ns: u64,
+    /// The measured part ends, and with it the turn: ops in flight end within the rest.
+    pub until_ns: u64,
 }
 
 impl Job {

@@ -21,6 +21,9 @@ use measure::verdict::{self, Verdict};
 use crate::run::{Control, Progress};
 use crate::{Error, ErrorKind};
 
+mod turns;
+pub use turns::in_turns;
+
 /// One side of a comparison: a name, and the jobs that it runs.
 #[derive(Clone, Debug)]
 pub struct Side {
@@ -55,7 +58,7 @@ impl Default for Repeats {
     }
 }
 
-/// A function that [`interleaved`] calls while it runs, with the pair, the side (0 or 1), and the run.
+/// A function that [`interleaved`] and [`in_turns`] call while they run, with the pair, the side (0 or 1), and the run.
 pub type Watch<'a> = dyn FnMut(u32, usize, &Progress) + 'a;
 
 /// The effects of B against A from interleaved runs; partial (`Interrupted`) if `stop` was set on the way. Pairs are
@@ -70,10 +73,7 @@ pub fn interleaved(
     stop: &Arc<AtomicBool>,
     watch: &mut Watch,
 ) -> Result<ComparisonResult, Error> {
-    if !effect::figures_of_runs().any(|known| known == figure) {
-        let known = effect::figures_of_runs().collect::<Vec<_>>().join(", ");
-        return Err(Error::usage("runs have no figure", figure, format!("expected one of {known}")));
-    }
+    check_figure(figure)?;
     let runs = pairs(figure, repeats, stop, |pair, side| {
         let mut tick = |now: &Progress| watch(pair, side, now);
         crate::run(
@@ -81,6 +81,30 @@ pub fn interleaved(
             &mut Control { stop: stop.clone(), progress: Some(&mut tick), ..Control::default() },
         )
     })?;
+    let effects = effect::paired(&runs, repeats.looks());
+    let estimator = "The values of A and B are geometric means of their runs. The change is the ratio of the two means, with \
+                     the interval of the ratios of the pairs. The interval holds however many pairs it takes: it is \
+                     wide enough for each look at which the comparison might have ended.";
+    Ok(concluded(sides, figure, runs, effects, estimator.into(), stop))
+}
+
+fn check_figure(figure: &str) -> Result<(), Error> {
+    if effect::figures_of_runs().any(|known| known == figure) {
+        return Ok(());
+    }
+    let known = effect::figures_of_runs().collect::<Vec<_>>().join(", ");
+    Err(Error::usage("runs have no figure", figure, format!("expected one of {known}")))
+}
+
+/// The result of a comparison of runs, with the verdicts on them; partial if `stop` is set.
+fn concluded(
+    sides: [&Side; 2],
+    figure: &str,
+    runs: Vec<(RunResult, RunResult)>,
+    effects: Vec<Effect>,
+    estimator: String,
+    stop: &AtomicBool,
+) -> ComparisonResult {
     let [a, b] = sides.map(|side| JobOptions::of_plan(&side.plan));
     let verdicts = worst_first(
         of_side('A', runs.iter().map(|(a, _)| of_run(a)))
@@ -89,24 +113,19 @@ pub fn interleaved(
             .chain(runs.first().and_then(|(a, b)| different_blocks(&a.jobs, &b.jobs)))
             .collect(),
     );
-    let effects = effect::paired(&runs, repeats.looks());
     let names = sides.map(|side| side.name.clone());
-    Ok(ComparisonResult {
+    ComparisonResult {
         provenance: runs.first().map(|(a, _)| a.provenance.clone()).unwrap_or_default(),
         sentence: effect::sentence((&names[0], &names[1]), &effects, figure, &verdicts),
         sides: names.into(),
         effects,
         figure: figure.into(),
-        estimator:
-            "The values of A and B are geometric means of their runs. The change is the ratio of the two means, with \
-                    the interval of the ratios of the pairs. The interval holds however many pairs it takes: it is \
-                    wide enough for each look at which the comparison might have ended."
-                .into(),
+        estimator,
         differences: differences(&a, &b),
         verdicts,
         runs,
         ended: if stop.load(Ordering::Relaxed) { Ended::Interrupted } else { Ended::Complete },
-    })
+    }
 }
 
 /// The options that a job was given, those of the global sections included.

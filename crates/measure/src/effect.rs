@@ -294,6 +294,10 @@ fn told(a: &str, b: &str, effect: &Effect, against: &[&Effect]) -> String {
             "{name}: it cannot be told which of {a} and {b} is better; nothing that a side measured breaks the \
              objectives, so its value is a lower bound."
         ),
+        (Some(CannotTell::Remembers), _) => format!(
+            "{name}: it cannot be told which of {a} and {b} is better; their ratio depends on how long a turn lasts, so \
+             the storage remembers the side before."
+        ),
         (Some(CannotTell::BeyondSense), _) => format!(
             "{name}: it cannot be told which of {a} and {b} is better; their values are further apart, or scatter \
              more, than two measurements of the same thing can."

@@ -40,7 +40,7 @@ impl JobResult {
             ramp,
             is_window,
             common_ns,
-            slices: _,
+            slices,
             verdicts: _,
             checks: _,
         } = other;
@@ -79,6 +79,11 @@ impl JobResult {
             (Some(a), Some(b)) => Some(a.min(b)),
             (one, None) | (None, one) => one,
         };
+        // Clones take their turns together. A clone that had done its work before has fewer.
+        self.slices.truncate(slices.len());
+        for (ours, theirs) in self.slices.iter_mut().zip(slices) {
+            ours.merge(theirs);
+        }
         for note in &facts.notes {
             if !self.facts.notes.contains(note) {
                 self.facts.notes.push(note.clone());

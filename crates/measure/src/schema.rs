@@ -188,8 +188,7 @@ pub struct JobResult {
     /// Over several ranks: nanoseconds from the start during which all of them were at work; None for one rank alone.
     #[serde(default)]
     pub common_ns: Option<u64>,
-    /// Of a run in slices: the measurements of each slice, in order. A sweep takes them within the process; documents
-    /// have none.
+    /// Of a run in slices or in turns: the measurements of each, in order. Documents have none.
     #[serde(skip)]
     pub slices: Vec<JobResult>,
     /// Statements about this job's numbers.
@@ -1034,6 +1033,8 @@ pub enum CannotTell {
     NotBroken,
     /// The ratio of the sides, or the ratio of the ends of its interval, is beyond what two measurements can mean.
     BeyondSense,
+    /// The storage remembers the side before for longer than the turns of the sides lasted.
+    Remembers,
 }
 
 /// The difference of the second side from the first in one figure.

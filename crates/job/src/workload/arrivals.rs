@@ -130,6 +130,15 @@ impl Arrivals {
             }
         }
     }
+
+    /// Takes note of a rest: all arrivals that are left come later by so much.
+    pub fn rested(&mut self, rest_ns: u64) {
+        for (_, schedule) in self.schedules.iter_mut() {
+            if let Some(schedule) = schedule {
+                schedule.due_ns = schedule.due_ns.saturating_add(rest_ns);
+            }
+        }
+    }
 }
 
 /// The block that fio takes as the size of an op where only the rate in bytes is known beforehand.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use job::Job;
 use job::engines::EngineSpec;
-use job::job::{Amount, FileLock, MemoryKind, MemoryPolicy, OpenSync, Slice};
+use job::job::{Amount, FileLock, MemoryKind, MemoryPolicy, OpenSync};
 use measure::PerDirection;
 use measure::figures::ByteUnits;
 use measure::schema::{Ended, Facts, JobError, JobResult, Reporting, Unified, Verified};
@@ -74,6 +74,21 @@ pub(super) struct Report {
 }
 
 impl Report {
+    /// The report as it goes from a child process to its parent, the measurements of its turns beside it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(&(self, &self.result.slices)).unwrap_or_default()
+    }
+
+    /// The report from a child process.
+    ///
+    /// # Errors
+    /// The bytes are none.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Report, serde_json::Error> {
+        let (mut report, slices): (Report, Vec<JobResult>) = serde_json::from_slice(bytes)?;
+        report.result.slices = slices;
+        Ok(report)
+    }
+
     /// Notes a failure after the end: the first one counts.
     pub fn fail(&mut self, error: &Error) {
         self.ended = Ended::Failed;
@@ -183,10 +198,10 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         statement.answer(&result_of(recorded, (realtime_ns() / 1_000_000).saturating_sub(elapsed_ms), verified));
     };
     let slices = RefCell::new(Vec::new());
-    let on_slice = |slice: Slice, recorded: Recorded| {
+    let on_slice = |depth: u32, recorded: Recorded| {
         let (elapsed_ns, now_ms) = (recorded.runtime_ns, realtime_ns() / 1_000_000);
         let result = result_of(recorded, now_ms.saturating_sub(elapsed_ns / 1_000_000), None);
-        let facts = Facts { iodepth: slice.depth, ..result.facts };
+        let facts = Facts { iodepth: depth, ..result.facts };
         slices.borrow_mut().push(JobResult { facts, elapsed_ns, open_ns: 0, ..result });
     };
     let gear = Gear {

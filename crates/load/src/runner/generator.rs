@@ -17,7 +17,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use job::Job;
-use job::job::Slice;
 use job::workload::{Op, OpKind};
 use measure::Direction;
 use measure::schema::Verified;
@@ -35,7 +34,7 @@ use super::sources::verification_failed;
 use super::statements::Statement;
 use super::timing::{Minimum, Timing};
 use super::traffic::{Next, Traffic};
-use super::window::{Turn, Window};
+use super::window::{Step, Window};
 use super::zones::Placed;
 use crate::engine::{Completion, Engine, Queued, Request, Slot, Slots};
 use crate::files::is_full;
@@ -89,8 +88,8 @@ pub(super) struct Gear<'a> {
     pub depth: usize,
     /// The measurements of the window, once it is over (`job.time.window`).
     pub windowed: Option<Recorded>,
-    /// Takes the measurements of each slice but those of an unfinished one.
-    pub on_slice: &'a dyn Fn(Slice, Recorded),
+    /// Takes the depth and the measurements of each slice or turn, but not those of an unfinished one.
+    pub on_slice: &'a dyn Fn(u32, Recorded),
 }
 
 /// The gear of a clone, and the traffic that it issues.
@@ -130,8 +129,12 @@ struct State {
     in_flight: usize,
     /// The window that is measured, of a job that has one.
     window: Option<Window>,
-    /// The number of the slice, of a job that has slices.
+    /// The number of the slice or of the turn, of a job that has such.
     slice: usize,
+    /// The time at which the turn ends; 0 while the job rests between two, and the greatest time without turns.
+    turn_ends: u64,
+    /// The time at which the present or the last rest began.
+    rests_since: u64,
     /// The time from which on the window has to be looked at.
     look_at: u64,
     /// The time at which the queue became full, and the ops that were in flight then and still are.
@@ -212,16 +215,10 @@ impl<T: Traffic> Generator<'_, T> {
             priority: 0,
         };
         let time = &self.gear.job.time;
-        let window = match time.slices.first() {
-            Some(slice) => {
-                self.gear.depth = slice.depth as usize;
-                Some(Window::of_slice(slice, start_ns, time.ramp_ns))
-            }
-            None => time
-                .window
-                .zip(time.runtime_ns)
-                .map(|(rule, runtime_ns)| Window::new(rule, start_ns, time.ramp_ns, runtime_ns)),
-        };
+        let window = self.window_of(0, start_ns, start_ns).or_else(|| {
+            let measured = self.gear.job.time.window.zip(time.runtime_ns);
+            measured.map(|(rule, runtime_ns)| Window::new(rule, start_ns, time.ramp_ns, runtime_ns))
+        });
         let ends_by_itself = time.ramp_bytes > 0 || self.gear.job.iolog.threads.is_some() || window.is_some();
         let mut state = State {
             flights: vec![idle; self.gear.slots.count() as usize],
@@ -243,6 +240,8 @@ impl<T: Traffic> Generator<'_, T> {
             },
             window,
             slice: 0,
+            turn_ends: if time.turns.is_empty() { u64::MAX } else { 0 },
+            rests_since: start_ns,
             end: None,
             publish_at: 0,
             now: self.gear.clock.now_ns(),
@@ -307,6 +306,11 @@ impl<T: Traffic> Generator<'_, T> {
             }
             if state.now >= state.ends_at {
                 return Ok(TopUp::End(End::TimeOver));
+            }
+            if state.now >= state.turn_ends
+                && let Some(at) = self.rests_until(state)
+            {
+                return Ok(TopUp::Wait(at));
             }
             if let Some(end) = state.end {
                 return Ok(TopUp::End(end));
@@ -375,7 +379,7 @@ impl<T: Traffic> Generator<'_, T> {
                 state.now = self.gear.clock.now_ns();
                 if due > state.now {
                     state.pending = Some((op, due));
-                    return Ok(TopUp::Wait(due.min(state.ends_at)));
+                    return Ok(TopUp::Wait(due.min(state.ends_at).min(state.turn_ends)));
                 }
             }
             let (op, resets) = match if self.traffic.is_zoned() { self.traffic.place(op)? } else { Placed::Op(op) } {
@@ -793,37 +797,36 @@ impl<T: Traffic> Generator<'_, T> {
     #[cold]
     fn look_at_window(&mut self, state: &mut State, completed: bool) {
         let queue = state.in_flight.cmp(&self.depth_limit());
-        let slices = &self.gear.job.time.slices;
         let Some(window) = &mut state.window else { return };
+        let mut opened = false;
         let recorder = &self.gear.recorder;
-        match window.turn(state.now, queue, completed, |end| recorder.so_far(end, state.in_flight)) {
-            Turn::Stay => {}
-            Turn::Full => (state.full_at, state.first_generation) = (state.now, state.in_flight),
-            Turn::Opens(at) => {
+        match window.step(state.now, queue, completed, |end| recorder.so_far(end, state.in_flight)) {
+            Step::Stay => {}
+            Step::Full => (state.full_at, state.first_generation) = (state.now, state.in_flight),
+            Step::Opens(at) => {
+                opened = true;
                 self.gear.recorder.disturbed(self.gear.engine.disturbances());
-                match slices.is_empty() {
-                    true => self.gear.recorder.end_ramp(at),
-                    false => self.gear.recorder.start(at),
+                match self.is_in_parts() {
+                    true => self.gear.recorder.start(at),
+                    false => self.gear.recorder.end_ramp(at),
                 }
                 self.gear.recorder.passed(state.now, state.in_flight);
                 self.measured(at);
             }
-            Turn::Closes(at) => {
+            Step::Closes(at) => {
                 self.gear.recorder.disturbed(self.gear.engine.disturbances());
                 let recorded = self.gear.recorder.clone().finish_window(at, state.in_flight);
-                match slices.get(state.slice) {
-                    Some(slice) => {
-                        (self.gear.on_slice)(*slice, recorded);
+                let start_ns = self.gear.timing.started_at();
+                match self.is_in_parts() {
+                    true => {
+                        (self.gear.on_slice)(self.gear.depth as u32, recorded);
                         state.slice += 1;
                     }
-                    None => self.gear.windowed = Some(recorded),
+                    false => self.gear.windowed = Some(recorded),
                 }
-                match slices.get(state.slice) {
-                    Some(next) => {
-                        self.gear.depth = next.depth as usize;
-                        state.first_generation = 0;
-                        *window = Window::of_slice(next, state.now, self.gear.job.time.ramp_ns);
-                    }
+                state.first_generation = 0;
+                match self.window_of(state.slice, start_ns, state.now) {
+                    Some(next) => state.window = Some(next),
                     None => state.end = Some(End::TimeOver),
                 }
             }
@@ -832,6 +835,54 @@ impl<T: Traffic> Generator<'_, T> {
             Some(window) if state.end.is_none() => window.look_at(),
             _ => u64::MAX,
         };
+        // The first completion of a turn may come after its end.
+        if opened && state.now >= state.look_at {
+            self.look_at_window(state, completed);
+        }
+    }
+
+    /// True if the run has slices or turns, each with a window of its own.
+    fn is_in_parts(&self) -> bool {
+        let time = &self.gear.job.time;
+        !time.slices.is_empty() || !time.turns.is_empty()
+    }
+
+    /// The window of a slice that begins `now`, at whose depth the job goes on, or of a turn; None behind the last one.
+    fn window_of(&mut self, number: usize, start_ns: u64, now: u64) -> Option<Window> {
+        let time = &self.gear.job.time;
+        if let Some(turn) = time.turns.get(number) {
+            return Some(Window::of_turn(turn, start_ns));
+        }
+        let slice = time.slices.get(number)?;
+        self.gear.depth = slice.depth as usize;
+        Some(Window::of_slice(slice, now, time.ramp_ns))
+    }
+
+    /// The time until which the job rests; None: its turn has come, or it has had its last one.
+    #[cold]
+    fn rests_until(&mut self, state: &mut State) -> Option<u64> {
+        state.now = self.gear.clock.now_ns();
+        if state.turn_ends > 0 {
+            state.rests_since = state.turn_ends;
+        }
+        state.turn_ends = 0;
+        // Nothing may have completed since the window had to be opened, or closed.
+        while state.now >= state.look_at {
+            self.look_at_window(state, false);
+        }
+        let start_ns = self.gear.timing.started_at();
+        let turn = self.gear.job.time.turns.get(state.slice)?;
+        let from = start_ns + turn.from_ns;
+        if state.now < from {
+            return Some(from);
+        }
+        let rested = from - state.rests_since;
+        self.gear.timing.rested(rested);
+        if let Some((_, due)) = &mut state.pending {
+            *due += rested;
+        }
+        state.turn_ends = start_ns + turn.until_ns;
+        None
     }
 
     fn measured(&mut self, now: u64) {

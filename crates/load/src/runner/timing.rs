@@ -76,6 +76,13 @@ impl Timing {
         self.arrivals.as_ref().map_or(0.0, |arrivals| arrivals.overdue(now.saturating_sub(self.started_at)))
     }
 
+    /// Takes note that the job rested: what was due meanwhile is due later by so much.
+    pub fn rested(&mut self, rest_ns: u64) {
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.rested(rest_ns);
+        }
+    }
+
     /// Until when to wait with the processor busy (`thinktime_spin`).
     pub fn spin_until(&self) -> u64 {
         self.spin_until

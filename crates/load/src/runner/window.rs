@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A run in slices has one window after the other. Between two of them the queue fills up, or drains, to the next
-//! depth.
+//! depth. A run in turns has one window after the other, too, with fixed times: the job rests between them.
 //!
 //! Ops that were in flight when the queue became full met a shorter one: the window begins when they have all
 //! completed. It ends before the drain. A completion within it counts with its whole latency, wherever the op began,
@@ -21,7 +21,7 @@
 
 use std::cmp::Ordering;
 
-use job::job::{Slice, Window as Rule};
+use job::job::{Slice, Turn, Window as Rule};
 
 /// The latencies of the ops that a window counts, as a part of the time that ops were in flight within it, are 1 in
 /// the mean. A window goes on while they differ by more.
@@ -65,7 +65,7 @@ enum Phase {
 
 /// The step that a look at the window asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Turn {
+pub enum Step {
     /// Nothing changes.
     Stay,
     /// The queue is full: the ops in flight are the first generation.
@@ -108,9 +108,20 @@ impl Window {
         Window { holds_bursts: true, patience_ns: slice.patience_ns, ..window }
     }
 
+    /// The window of a turn in a run that starts at `start_ns`. It has fixed ends, whatever the queue does.
+    pub fn of_turn(turn: &Turn, start_ns: u64) -> Window {
+        let opens = start_ns + turn.opens_ns;
+        let window = Window::new(Rule { extends: false }, start_ns, turn.opens_ns, turn.until_ns - turn.opens_ns);
+        Window { phase: Phase::Settled(opens), ..window }
+    }
+
     /// The time from which on the window has to be looked at, at each completion.
     pub fn look_at(&self) -> u64 {
-        if let Phase::Open(_, due) = self.phase { due } else { 0 }
+        match self.phase {
+            Phase::Open(_, due) => due,
+            Phase::Settled(_) if !self.holds_bursts => self.ramp_ends,
+            _ => 0,
+        }
     }
 
     /// Takes note that the first generation has passed.
@@ -120,9 +131,9 @@ impl Window {
         }
     }
 
-    /// The turn at `now`, before ops that completed then are counted. `queue` compares the ops in flight with the
+    /// The step at `now`, before ops that completed then are counted. `queue` compares the ops in flight with the
     /// depth, `completed` tells whether ops have completed.
-    pub fn turn(&mut self, now: u64, queue: Ordering, completed: bool, so_far: impl FnOnce(u64) -> SoFar) -> Turn {
+    pub fn step(&mut self, now: u64, queue: Ordering, completed: bool, so_far: impl FnOnce(u64) -> SoFar) -> Step {
         let silence = if completed { now - self.last_completion } else { 0 };
         if completed {
             self.last_completion = now;
@@ -131,31 +142,31 @@ impl Window {
             // A queue that is still too deep is never taken for full.
             Phase::Filling if queue.is_eq() || (queue.is_lt() && now >= self.ramp_ends) => {
                 self.phase = Phase::Passing(now.saturating_add(self.patience_ns));
-                Turn::Full
+                Step::Full
             }
-            Phase::Filling => Turn::Stay,
+            Phase::Filling => Step::Stay,
             Phase::Passing(until) => {
                 self.longest_silence = self.longest_silence.max(silence);
                 if now >= until {
                     self.phase = Phase::Settled(now);
                 }
-                Turn::Stay
+                Step::Stay
             }
             Phase::Settled(_) if now < self.ramp_ends => {
                 self.longest_silence = self.longest_silence.max(silence);
-                Turn::Stay
+                Step::Stay
             }
             Phase::Settled(at) => {
                 let from = at.max(self.ramp_ends);
                 self.longest_silence = self.longest_silence.max(silence);
                 if !self.begins_or_ends(silence, now, from) {
-                    return Turn::Stay;
+                    return Step::Stay;
                 }
                 let start = if self.is_in_bursts() { now } else { from };
                 self.phase = Phase::Open(start, start + self.runtime_ns);
-                Turn::Opens(start)
+                Step::Opens(start)
             }
-            Phase::Open(_, due) if now < due => Turn::Stay,
+            Phase::Open(_, due) if now < due => Step::Stay,
             Phase::Open(start, due) => {
                 // A fixed time, or the first completion of a burst.
                 let end = if self.is_in_bursts() { now } else { due };
@@ -163,9 +174,9 @@ impl Window {
                     if !self.is_in_bursts() {
                         self.phase = Phase::Open(start, now);
                     }
-                    return Turn::Stay;
+                    return Step::Stay;
                 }
-                Turn::Closes(end)
+                Step::Closes(end)
             }
         }
     }

@@ -34,7 +34,7 @@ impl<'scope> Worker<'scope> {
                 .map_err(|error| error.hint(hint))?;
             return Ok(Worker::Thread(Some(handle)));
         }
-        child::spawn(|| serde_json::to_vec(&clone::run(&orders)).unwrap_or_default())
+        child::spawn(|| clone::run(&orders).to_bytes())
             .map(Worker::Process)
             .map_err(|error| Error::system("cannot start a process", format!("for job {}", orders.job.name), error))
             .map_err(|error| error.hint(hint))
@@ -53,7 +53,7 @@ impl<'scope> Worker<'scope> {
             Worker::Process(child) => match child.try_wait() {
                 Ok(None) => None,
                 Ok(Some(Outcome::Answer(bytes))) => Some(
-                    serde_json::from_slice(&bytes)
+                    Report::from_bytes(&bytes)
                         .map_err(|error| internal(&format!("a clone's report cannot be read: {error}"))),
                 ),
                 Ok(Some(Outcome::Signal(signal))) => Some(Err(died(&format!("was killed by signal {signal}")))),
