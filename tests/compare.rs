@@ -189,7 +189,7 @@ fn text_has_the_sentence() {
     assert!(text.contains("IOPS") && text.contains("b.fio") && text.contains('%'), "{text}");
 }
 
-/// What would have arrived while the other side had its turn comes later: nothing is caught up with.
+/// Arrivals of a rate come later by the turns of the other side: nothing is caught up with.
 #[test]
 fn a_side_rests_with_its_rate() {
     let place = directory();

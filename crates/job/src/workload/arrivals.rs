@@ -131,7 +131,7 @@ impl Arrivals {
         }
     }
 
-    /// Takes note of a rest: all arrivals that are left come later by so much.
+    /// Takes note of a rest, in nanoseconds: all arrivals that are left come later by it.
     pub fn rested(&mut self, rest_ns: u64) {
         for (_, schedule) in self.schedules.iter_mut() {
             if let Some(schedule) = schedule {

@@ -76,7 +76,7 @@ impl Timing {
         self.arrivals.as_ref().map_or(0.0, |arrivals| arrivals.overdue(now.saturating_sub(self.started_at)))
     }
 
-    /// Takes note that the job rested: what was due meanwhile is due later by so much.
+    /// Takes note that the job rested for `rest_ns` nanoseconds: its schedule continues behind the rest.
     pub fn rested(&mut self, rest_ns: u64) {
         if let Some(arrivals) = &mut self.arrivals {
             arrivals.rested(rest_ns);
