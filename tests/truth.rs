@@ -120,7 +120,7 @@ fn sides_in_turns_have_the_rates_of_their_own() {
     let Some(server) = Server::below(directory.path(), Law::new(4, Service::Constant(2.0))) else { return };
     for (side, depth) in [("a.fio", 6), ("b.fio", 2)] {
         let job = "[j]\nioengine=io_uring\nrw=randread\nbs=4k\ndirect=1\ntime_based\nruntime=1";
-        file(directory.path(), side, &format!("{job}\nfilename={}\niodepth={depth}\n", server.path.display()));
+        file(directory.path(), side, format!("{job}\nfilename={}\niodepth={depth}\n", server.path.display()));
     }
     let result = measured(plimsoll(directory.path()), &["compare", "--time=10s", "a.fio", "b.fio"]);
     let effect = |figure: &str| {
@@ -164,7 +164,7 @@ fn sides_on_a_throttle_do_not_differ() {
     let directory = directory();
     for (side, depth) in [("a.fio", 1), ("b.fio", 64)] {
         let job = "[j]\nioengine=io_uring\nrw=randread\nbs=4k\ndirect=1\n";
-        file(directory.path(), side, &format!("{job}filename={}\niodepth={depth}\n", device.device.path));
+        file(directory.path(), side, format!("{job}filename={}\niodepth={depth}\n", device.device.path));
     }
     // The file behind the loop device lies in the page cache, which is invalid, and status 4.
     let compare = ["compare", "--time=1m", "--json", "a.fio", "b.fio"];

@@ -8,8 +8,8 @@
 //! A drift of the machine lasts longer than a turn, so that both sides share it. A process has a speed of its own (its
 //! place in memory, its processor), so that a comparison takes several runs, and each run gives one ratio.
 //!
-//! Storage may remember the side before: a token bucket, a write cache. Each run therefore has turns of two lengths, and
-//! turns become longer until both lengths give the same ratio.
+//! Storage may remember the side before: a token bucket, a write cache. Each run therefore has turns of two lengths,
+//! and turns become longer until both lengths give the same ratio.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ const FIRST_NS: u64 = 50_000_000;
 const SHORTEST_NS: u64 = 50_000_000;
 const FEWEST_OPS: f64 = 20.0;
 const LATENCIES: f64 = 5.0;
-/// One part in so many of each turn passes before it is measured: a generation of the queue, at least.
+/// The part of each turn that passes before it is measured: one in this number, at least a generation of the queue.
 const SETTLING: u64 = 4;
 /// Long turns are this many times as long as short ones.
 const LONG: u64 = 4;
