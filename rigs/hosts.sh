@@ -5,7 +5,8 @@
 #   [HOSTS=a,b,c,d] [UPLINK=1] rigs/hosts.sh COMMAND...
 #
 # COMMAND runs on the first host, as if typed there: `mpirun -np 4 --host "$HOSTS" plimsoll run job.fio` goes to all of
-# them (mpirun's remote agent enters the namespace where ssh would log in). It has:
+# them (mpirun's remote agent enters the namespace where ssh would log in), and so does `plimsoll run --hosts "$HOSTS"`.
+# It has:
 #   HOSTS          their names, with commas; addresses are 10.78.0.1, 10.78.0.2, ...
 #   HOSTS_SWITCH   10.78.0.254, the address of the switch: what `on switch COMMAND...` starts can listen there
 #   HOSTS_RIG      a program:
@@ -112,7 +113,7 @@ touch "$work/switch"
 if [ "${UPLINK:-}" = 1 ]; then mount --bind /proc/self/ns/net "$work/switch"; fi
 
 export HOSTS=$names HOSTS_SWITCH=10.78.0.254 HOSTS_RIG=$work/rig
-export OMPI_MCA_plm_rsh_agent=$work/agent OMPI_MCA_oob_tcp_if_include=10.78.0.0/24
+export PLIMSOLL_SSH=$work/agent OMPI_MCA_plm_rsh_agent=$work/agent OMPI_MCA_oob_tcp_if_include=10.78.0.0/24
 export OMPI_MCA_btl_tcp_if_include=10.78.0.0/24 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # Without these mpirun takes eight minutes to notice that a host is gone, or a quarter of an hour when it has something
 # to tell it: docs/hosts.md.

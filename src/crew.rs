@@ -8,7 +8,9 @@ use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::path::PathBuf;
 
-use hosts::{Conclusion, Flags, Identity, Offset, Part, Team, Wire, launch};
+use hosts::launch::{self, Launched};
+use hosts::ssh::{self, Pipes};
+use hosts::{Conclusion, Flags, Identity, Offset, Part, Team, Wire};
 use job::Rank;
 use load::{Gate, Peers, Phase, Progress, Stage};
 use measure::schema::{ClockComparison, Ended, HostResult, HostsResult, JobResult, RankFailure, RunResult, WireUse};
@@ -17,6 +19,7 @@ use sys::clock::{Clock, monotonic_ns};
 
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
+use crate::over_ssh;
 use crate::progress::Show;
 
 /// The part of this process in a run.
@@ -25,26 +28,30 @@ pub enum Joined {
     Alone,
     /// The process is one of many ranks, which run.
     Among(Box<Crew>),
-    /// The process is one of many ranks that cannot run: another rank has said why.
+    /// The process has nothing more to do or to say: another rank has said why, or all ranks have ended.
     Mute(Exit),
 }
 
 /// The message of a build without MPI that mpirun or srun starts.
 #[cfg(not(feature = "mpi"))]
-const NO_MPI: &str = "this build of plimsoll runs on one host: for mpirun and srun, build it with `cargo build --release \
+const NO_MPI: &str = "this build of plimsoll knows --hosts, not mpirun: for mpirun and srun, build it with `cargo build --release \
                       --features mpi` (Debian: apt-get install libopenmpi-dev openmpi-bin), or install the package \
                       plimsoll-mpi, on all hosts";
 
-/// Joins the ranks that mpirun or srun has started together with this process.
+/// Joins the ranks that mpirun, srun or `--hosts` has started together with this process. The program that was given
+/// `--hosts` starts them, and ends with their status.
 ///
 /// # Errors
-/// A build that cannot; ranks of different versions. Only the first rank says so.
+/// A build that cannot; ranks of different versions. Only the first rank says so. Hosts that cannot be reached.
 pub fn join(interrupt: &Interrupt) -> anyhow::Result<Joined> {
-    if launch::bound_unasked(|name| std::env::var(name).ok()) {
+    if let Some(status) = over_ssh::lead(interrupt)? {
+        return Ok(Joined::Mute(status));
+    }
+    if launch::bound_unasked(variable) {
         let _ = sys::process::unbind(); // the binding stays where it cannot be changed
     }
-    let Some(launched) = launch::launched(|name| std::env::var(name).ok()) else { return Ok(Joined::Alone) };
-    match team(interrupt) {
+    let Some(launched) = launch::launched(variable) else { return Ok(Joined::Alone) };
+    match team(interrupt, launched) {
         Ok(team) => Ok(Joined::Among(Box::new(Crew::new(team)))),
         Err(error) if launched.rank == 0 => Err(anyhow::Error::msg(error)),
         // mpirun ends all ranks as soon as one ends badly: the one that speaks must come first.
@@ -53,22 +60,33 @@ pub fn join(interrupt: &Interrupt) -> anyhow::Result<Joined> {
     }
 }
 
-#[cfg(feature = "mpi")]
-fn team(interrupt: &Interrupt) -> Result<Team, String> {
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn team(interrupt: &Interrupt, launched: Launched) -> Result<Team, String> {
     let host = sys::process::host().name;
     let machine = hosts::machine_number(&host);
-    let grace = launch::grace(|name| std::env::var(name).ok());
-    let identity = Identity { host, machine, version: asked(), grace };
+    let identity = Identity { host, machine, version: asked(), grace: launch::grace(variable) };
     let flags = Flags { signalled: interrupt.signalled.clone(), stop: interrupt.stop.clone() };
+    match Pipes::join(launched.rank, launched.ranks, variable) {
+        Some(pipes) => {
+            let pipes = pipes.map_err(|error| format!("cannot reach the other ranks: {error}"))?;
+            Team::join(move || Ok(pipes), identity, flags, monotonic_ns)
+        }
+        None => team_of_mpi(identity, flags),
+    }
+}
+
+#[cfg(feature = "mpi")]
+fn team_of_mpi(identity: Identity, flags: Flags) -> Result<Team, String> {
     let connect = || hosts::Mpi::join().map_err(|error| format!("MPI cannot be initialised: error {error}"));
     Team::join(connect, identity, flags, monotonic_ns)
 }
 
 #[cfg(not(feature = "mpi"))]
-fn team(_interrupt: &Interrupt) -> Result<Team, String> {
+fn team_of_mpi(_identity: Identity, _flags: Flags) -> Result<Team, String> {
     hand_over()?;
-    let grace = launch::grace(|_| None);
-    let _ = (Flags::default(), Identity { host: String::new(), machine: 1, version: version().into(), grace });
     Err(NO_MPI.into())
 }
 
@@ -92,13 +110,11 @@ fn version() -> &'static str {
 }
 
 /// Options that ranks may have each for itself: where their files are, and where results go.
-#[cfg(feature = "mpi")]
 const OWN: [&str; 7] =
     ["--dir", "--directory", "--filename", "--output", "--response-times", "--save", "--smallfile-json"];
 
 /// The program and its orders: its version, its commit, and a hash of its command line. A job file counts with its
 /// contents, not with its path.
-#[cfg(feature = "mpi")]
 fn asked() -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -170,6 +186,7 @@ impl Crew {
         let terminal = |link: PathBuf| link.starts_with("/dev/pts") || link.starts_with("/dev/tty");
         let mpirun = format!("/proc/{}/fd/2", std::os::unix::process::parent_id());
         match self.is_leader() {
+            true if variable(ssh::ON_TERMINAL).is_some() => Show::Always,
             true if std::fs::read_link(mpirun).is_ok_and(terminal) => Show::Always,
             true => Show::Auto,
             false => Show::Never,

@@ -25,6 +25,7 @@ use crate::exit::Exit;
 use crate::files_input;
 use crate::interrupt::Interrupt;
 use crate::output::{self, Form};
+use crate::over_ssh;
 use crate::progress::{Bar, Show};
 use crate::values;
 
@@ -112,6 +113,7 @@ fn command() -> Command {
                 .require_equals(true)
                 .default_missing_value("threads"),
         )
+        .arg(over_ssh::argument())
         .arg(flag("hash-into-dirs", "Choose each file's directory at random [default: fill one after the other]"))
         .arg(value("prefix", "TEXT", "Beginning of the names of files").default_value("f"))
         .arg(value("suffix", "TEXT", "End of the names of files").default_value(""))

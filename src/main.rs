@@ -24,6 +24,7 @@ mod lanes;
 mod live_load;
 mod man;
 mod output;
+mod over_ssh;
 mod picture;
 mod progress;
 mod report;
@@ -71,6 +72,9 @@ static SUBCOMMANDS: &[Subcommand] = &[
 fn main() -> ExitCode {
     let names = [gfapi_perf_tool::NAME, fsperf::NAME];
     let arguments = command_line::called_as(&names, std::env::args_os().collect());
+    if let Some(outcome) = over_ssh::agent(&arguments) {
+        return exit::code(outcome);
+    }
     let outcome = interrupt::survive_file_size_limit().and_then(|()| command_line::dispatch(SUBCOMMANDS, arguments));
     exit::code(outcome)
 }

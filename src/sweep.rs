@@ -21,6 +21,7 @@ use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::live_load::LiveLoad;
 use crate::output::{self, DefaultName, Form};
+use crate::over_ssh;
 use crate::progress::{Bar, Show};
 use crate::values;
 
@@ -55,6 +56,7 @@ fn command() -> Command {
                 .conflicts_with_all(["depths", "axes"])
                 .help("Depths of all ranks together, in a sweep from many hosts"),
         )
+        .arg(over_ssh::argument())
         .arg(Arg::new("axes").long("axis").value_name("OPTION[=FIRST..LAST|LIST]").action(ArgAction::Append).help(
             "Numeric job option to vary in place of the depth: rate_iops, rate, numjobs, bs, rwmixread, size, \
                      ...; a second --axis (also engine=LIST) gives a curve for each of its values, a map",

@@ -1,4 +1,4 @@
-//! This process's place among those that mpirun or srun has started, read from the environment.
+//! This process's place among those that mpirun, srun or [`crate::ssh`] has started, read from the environment.
 
 use std::time::Duration;
 
@@ -11,10 +11,12 @@ pub struct Launched {
     pub ranks: u32,
 }
 
-/// Pairs of variables, rank and number of ranks: Open MPI's mpirun, srun, MPICH's and Intel's hydra.
+/// Pairs of variables, rank and number of ranks: an agent behind ssh, Open MPI's mpirun, srun, MPICH's and Intel's
+/// hydra.
 ///
 /// Slurm's variables are those of a step: a batch script that runs the program itself has none of them.
-const VARIABLES: [(&str, &str); 3] = [
+const VARIABLES: [(&str, &str); 4] = [
+    ("PLIMSOLL_RANK", "PLIMSOLL_RANKS"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
     ("PMI_RANK", "PMI_SIZE"),

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! program ─► team (one handle a rank) ─► courier thread ─► member (pure: decides which message goes to whom, when) ─►
-//! link: MPI
+//! link: MPI, or pipes to an agent behind ssh
 //! ```
 //!
 //! The module `member` decides, `link` carries, `clock` compares clocks, `part` is what ranks hand over and how it is
-//! merged. None of them knows of MPI. The tests of `member` run without it, on a simulated network that delays messages
-//! and loses ranks on command. The feature `mpi` adds the one link.
+//! merged. None of them knows of MPI or ssh. The tests of `member` run without both, on a simulated network that delays
+//! messages and loses ranks on command. The feature `mpi` adds the link of mpirun and srun; `ssh` starts ranks itself.
 //!
-//! Only [`launch`] is a public module, because its functions need its name: `launch::grace`.
+//! Only [`launch`] and [`ssh`] are public modules, because their functions need their names: `launch::grace`.
 #![deny(unsafe_code)]
 
 mod clock;
@@ -20,6 +20,7 @@ mod message;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod part;
+pub mod ssh;
 mod team;
 mod tree;
 mod wire;

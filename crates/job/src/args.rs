@@ -304,6 +304,14 @@ pub static FLAGS: &[Flag] = &[
         i.run.html = Some(v.into());
         Ok(())
     }),
+    // The program takes the option out of the words before the job crate reads them.
+    flag(
+        "hosts",
+        Takes::Value,
+        "HOST,...",
+        "Run on these hosts, which ssh reaches, a rank on each (docs/hosts.md)",
+        |_, _| Ok(()),
+    ),
     flag("total-iodepth", Takes::Value, "N", "Divide this depth over all ranks and clones of each job", |i, v| {
         i.run.total_iodepth = Some(v.parse().ok().filter(|depth| *depth > 0).ok_or("give a number from 1")?);
         Ok(())
