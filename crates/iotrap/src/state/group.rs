@@ -822,8 +822,8 @@ mod tests {
         GroupRef::new(Opened { node, pool: 0, own: 0, flags: libc::O_RDWR }).map_err(|_| "the table is full").unwrap()
     }
 
-    /// A thread of the library comes back from a lane, and the program has closed the file and opened another one, which
-    /// has the same place in the table.
+    /// A thread of the library comes back from a lane. The program has closed the file meanwhile, and opened another
+    /// one at the same place of the table.
     #[test]
     fn an_old_name_takes_nothing_from_the_group_that_has_its_place() {
         let before = of_no_file();
