@@ -167,7 +167,8 @@ const LATE: Duration = Duration::from_secs(3);
 const ARRIVED_MS: &str = "4500";
 
 /// Random programs that kill their children while writes are stuck on a lane: nothing arrives late over newer data.
-/// Without the barrier of `open/late.rs` (its `look` returns at once) this test fails: three of its first 16 programs did.
+/// Without the barrier of `open/late.rs` (its `look` returns at once) the test fails: three of the first 16 programs
+/// did.
 fn killed() {
     let pool = Pool { more: "policy = \"round-robin\"\nsuspect-after = \"100ms\"".into(), ..pool() };
     let script = format!("exec {} 1 60 8", std::env::var(MODEL).expect("runs inside the rig"));
