@@ -92,7 +92,7 @@ test-slurm: ## a job of Slurm's on four hosts of our own, by srun (root; Debian'
 
 .PHONY: test-nfs-model
 test-nfs-model: ## random programs under the interposer on real NFS, beside a model of their files (each version ends within 8 minutes)
-	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test iotrap_holes -- --ignored --skip inside_ --nocapture random_on a_fence_on
+	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test iotrap_holes -- --ignored --skip inside_ --nocapture random_on killed_on a_fence_on
 
 .PHONY: test-calls
 test-calls: ## 800,000 random calls with random arguments under the interposer and without it, in each of its ways (root): some minutes

@@ -11,7 +11,8 @@ mod trapped;
 use common::*;
 use nfs::*;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 use trapped::{PATIENT, Pool};
 
 /// Name the programs to the tests inside the rig, where nothing can be built.
@@ -160,6 +161,34 @@ fn random() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
+/// A lane is late for this time, again and again, where children of programs are killed.
+const LATE: Duration = Duration::from_secs(3);
+/// After this many milliseconds all that was late has arrived.
+const ARRIVED_MS: &str = "4500";
+
+/// Random programs that kill their children while writes are stuck on a lane: nothing arrives late over newer data.
+/// Without the barrier of `open/late.rs` (its `look` returns at once) the test fails: three of the first 16 programs
+/// did.
+fn killed() {
+    let pool = Pool { more: "policy = \"round-robin\"\nsuspect-after = \"100ms\"".into(), ..pool() };
+    let script = format!("exec {} 1 60 8", std::env::var(MODEL).expect("runs inside the rig"));
+    let mut command = pool.command(&script, &pool.lanes[0], true);
+    for (n, lane) in pool.lanes.iter().enumerate() {
+        command.env(format!("LANE{n}"), lane);
+    }
+    command.env("LATE_MS", ARRIVED_MS).stdout(Stdio::piped());
+    let mut model = command.spawn().unwrap();
+    while model.try_wait().unwrap().is_none() {
+        rig(&format!("lane late 34 {}s", LATE.as_secs()));
+        std::thread::sleep(LATE);
+        rig("lane thaw 34");
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    let output = model.wait_with_output().unwrap();
+    println!("killed: {}", stdout(&output));
+    assert!(output.status.success(), "{}", stdout(&output));
+}
+
 fn on(test: &str, version: &str) {
     let names = [(PROGRAM, "holes"), (MODEL, "model"), (RAW_RING, "raw_ring"), (READERS, "readers"), (SIZES, "sizes")];
     let built = names.map(|(variable, name)| (variable, program(name)));
@@ -168,6 +197,9 @@ fn on(test: &str, version: &str) {
         // Without the interposer, too, random programs stand still in the kernel of the rig when a client gives a
         // delegation back. The programs take two minutes.
         variables.extend([("DELEGATIONS", "no"), ("RIG_TIMEOUT", "480")]);
+    }
+    if test.starts_with("killed_on") {
+        variables.push(("DELEGATIONS", "no"));
     }
     variables.extend(built.iter().map(|(variable, path)| (*variable, path.to_str().unwrap())));
     on_nfs(test, &variables);
@@ -253,4 +285,28 @@ fn random_on_version_4_0() {
 #[ignore = "run by the test of the same name"]
 fn inside_random_on_version_4_0() {
     random();
+}
+
+#[test]
+#[ignore = "make test-nfs-model: client and server share a kernel there, and can block each other"]
+fn killed_on_version_3() {
+    on("killed_on_version_3", "3");
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_killed_on_version_3() {
+    killed();
+}
+
+#[test]
+#[ignore = "make test-nfs-model: client and server share a kernel there, and can block each other"]
+fn killed_on_version_4_0() {
+    on("killed_on_version_4_0", "4.0");
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_killed_on_version_4_0() {
+    killed();
 }

@@ -14,10 +14,12 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use lanes::{LANES_MAX, PathBuffer};
 
+use crate::abi::raw::Identity;
 use crate::abi::{errno, own_stack, raw, said};
 use crate::open::tracking::LANES_FLAG;
 use crate::state::closing::Closing;
 use crate::state::group::GroupRef;
+use crate::state::lane::Pool;
 use crate::state::writes::{self, Record};
 use crate::state::{lane, node};
 
@@ -67,31 +69,53 @@ fn look(group: &GroupRef, fd: c_int, all: bool) -> bool {
             tell_unreachable(&record);
         }
     }
+    arrived |= wait_for_given_up(group, fd, inode);
     node.looked_at_writes(if shared { None } else { Some(recorded) });
     arrived
+}
+
+/// Waits on all lanes if records were given up that may be of this file. Returns true if it has waited.
+fn wait_for_given_up(group: &GroupRef, fd: c_int, inode: u64) -> bool {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    let given_up = writes::given_up(inode);
+    if given_up == group.node().waited() {
+        return false;
+    }
+    if !TOLD.swap(true, Relaxed) {
+        said::line(
+            b"iotrap: many processes were ended while they wrote: waits on all lanes for what they may have left\n",
+        );
+    }
+    let lanes = group.pool().map_or(0, Pool::len);
+    (0..lanes).for_each(|lane| {
+        wait_on(group, fd, lane, |found| found.inode == inode);
+    });
+    group.node().has_waited(given_up);
+    true
 }
 
 /// Waits on the lane of a device. The lane probably has the number `lane` in this process's pool, too. False if the
 /// file cannot be found on any lane of the pool.
 fn wait(group: &GroupRef, fd: c_int, lane: usize, device: u64, inode: u64) -> bool {
+    let others = (0..group.pool().map_or(0, Pool::len)).filter(|&at| at != lane);
+    let is_it = |found: Identity| (found.device, found.inode) == (device, inode);
+    core::iter::once(lane).chain(others).any(|at| wait_on(group, fd, at, is_it))
+}
+
+/// Waits on a lane of the pool. False if the file there is another one, or cannot be opened.
+fn wait_on(group: &GroupRef, fd: c_int, at: usize, is_it: impl Fn(Identity) -> bool) -> bool {
     let mut room = [0u8; 4096];
-    let place = raw::path_of(fd, &mut room).and_then(lane::find);
-    let (Some(place), Some(pool)) = (place, group.pool()) else { return false };
-    if place.pool != group.pool_index() {
-        return false;
-    }
-    let others = (0..pool.len()).filter(|&at| at != lane);
-    core::iter::once(lane).chain(others).any(|at| {
-        let mut buffer = PathBuffer::default();
-        let path = lane::path(place.pool, at, place.rest, &mut buffer);
-        let mode = group.flags() & libc::O_ACCMODE;
-        let flags = mode | libc::O_NOFOLLOW | libc::O_NOCTTY | LANES_FLAG;
-        let Some(Ok(file)) = path.map(|path| raw::open(path, flags)) else { return false };
-        let found = raw::identity(file).is_ok_and(|found| (found.device, found.inode) == (device, inode));
-        let waited = found && raw::waits_for_direct(file, mode != libc::O_RDONLY).is_ok();
-        let _ = node::close_unlocked(&Closing::begin(), file);
-        waited
-    })
+    let place = raw::path_of(fd, &mut room).and_then(lane::find).filter(|place| place.pool == group.pool_index());
+    let Some(place) = place else { return false };
+    let mut buffer = PathBuffer::default();
+    let path = lane::path(place.pool, at, place.rest, &mut buffer);
+    let mode = group.flags() & libc::O_ACCMODE;
+    let flags = mode | libc::O_NOFOLLOW | libc::O_NOCTTY | LANES_FLAG;
+    let Some(Ok(file)) = path.map(|path| raw::open(path, flags)) else { return false };
+    let found = raw::identity(file).is_ok_and(is_it);
+    let waited = found && raw::waits_for_direct(file, mode != libc::O_RDONLY).is_ok();
+    let _ = node::close_unlocked(&Closing::begin(), file);
+    waited
 }
 
 /// Says once that late writes cannot be waited for.

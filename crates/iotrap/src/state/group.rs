@@ -170,7 +170,11 @@ impl GroupRef {
     #[inline]
     pub fn acquire(name: Name) -> Option<GroupRef> {
         let group = GROUPS_OF_PROCESS.get(name.index as usize)?;
-        group.count.acquire(name.generation).then_some(GroupRef { name })
+        // A value that is made is given back when it is dropped: none is made before the count has gone up.
+        if !group.count.acquire(name.generation) {
+            return None;
+        }
+        Some(GroupRef { name })
     }
 
     /// The group of a file descriptor that the program opened on a pool.
@@ -809,6 +813,33 @@ mod tests {
     use crate::state::node::Lock;
     use std::os::fd::{AsRawFd, IntoRawFd};
     use std::os::unix::fs::MetadataExt;
+
+    fn of_no_file() -> GroupRef {
+        // SAFETY: integers only: all zeros is a valid status.
+        let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+        stat.st_dev = u64::MAX;
+        let node = node::find_or_make(&stat).unwrap();
+        GroupRef::new(Opened { node, pool: 0, own: 0, flags: libc::O_RDWR }).map_err(|_| "the table is full").unwrap()
+    }
+
+    /// A thread of the library comes back from a lane. The program has closed the file meanwhile, and opened another
+    /// one at the same place of the table.
+    #[test]
+    fn an_old_name_takes_nothing_from_the_group_that_has_its_place() {
+        let before = of_no_file();
+        let name = before.name();
+        before.release().unwrap();
+        assert!(GroupRef::acquire(name).is_none());
+        // Another test may have the place for a moment.
+        let now = (0..10_000).map(|_| of_no_file()).find(|next| next.name().index == name.index);
+        let now = now.expect("the place is free");
+        (0..3).for_each(|_| assert!(GroupRef::acquire(name).is_none(), "another generation"));
+        let again = GroupRef::acquire(now.name()).expect("it lives");
+        assert!(now.count.is_shared());
+        drop(again);
+        assert!(!now.count.is_shared() && now.count.in_use());
+        now.release().unwrap();
+    }
 
     /// A thread of the library gives the last reference back, while the program has opened the file anew and locked it.
     #[test]

@@ -46,6 +46,8 @@ pub struct Node {
     record: AtomicU32,
     /// The number of records, plus one, when no other process had one of this file; 0 if that is not known.
     looked: AtomicU64,
+    /// The number of given up records that this process has waited for ([`writes::given_up`]).
+    waited: AtomicU64,
     /// The opened lane's page cache is to be written out: the file was written through it.
     dirty: Due,
     /// Each lane is to be synced: it was written.
@@ -169,6 +171,7 @@ static NODES_OF_PROCESS: [Node; NODES] = [const {
         remote: AtomicBool::new(false),
         record: AtomicU32::new(0),
         looked: AtomicU64::new(0),
+        waited: AtomicU64::new(0),
         dirty: Due::nothing(),
         syncs: [const { Due::nothing() }; LANES_MAX],
         lanes_wrote: Due::nothing(),
@@ -335,6 +338,7 @@ pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     node.remote.store(libc::major(device) == 0, Relaxed);
     node.record.store(0, Relaxed);
     node.looked.store(0, Relaxed);
+    node.waited.store(0, Relaxed);
     node.syncs.iter().chain([&node.dirty, &node.lanes_wrote]).for_each(Due::forget);
     node.in_flight.store(0, Relaxed);
     node.changing.store(0, Relaxed);
@@ -642,6 +646,16 @@ impl Node {
     /// Notes that no other process had a record of the file when there were `recorded` records; None if others have.
     pub fn looked_at_writes(&self, recorded: Option<u64>) {
         self.looked.store(recorded.map_or(0, |recorded| recorded.wrapping_add(1)), SeqCst);
+    }
+
+    /// The number of given up records whose writes have arrived before this process has used the file.
+    pub fn waited(&self) -> u64 {
+        self.waited.load(SeqCst)
+    }
+
+    /// Notes that the writes of this many given up records have arrived.
+    pub fn has_waited(&self, given_up: u64) {
+        self.waited.fetch_max(given_up, SeqCst);
     }
 
     /// Notes that the file is written through the page cache of the opened lane.

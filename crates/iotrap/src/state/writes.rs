@@ -8,6 +8,10 @@
 //!
 //! A record names the lanes by their devices, and the file by its inode number, which it has on each lane. Numbers of
 //! in-flight writes only ever err upwards: a process that does not know if a write has ended lets it count.
+//!
+//! The record of an ended process stays until somebody uses its file. When a new record finds no place, it takes the
+//! place of such a record, and a count of *given up* records stays instead. The count stands for every file whose inode
+//! number has the same hash: who uses one waits on all lanes, which is always safe.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
@@ -18,29 +22,33 @@ use live::Owner;
 use crate::abi::raw;
 
 /// The number is that of the layout.
-const NAME: &str = "writes-1";
+const NAME: &str = "writes-2";
 /// Files that all processes of the user may write past the page cache at a time.
 const PLACES: usize = 2048;
 /// Places that a search looks at for one file.
 const PROBES: usize = 64;
+/// Counts of records that were given up, one for each value of a hash.
+const COUNTS: usize = 1 << 15;
 
-/// The layout in words: the number of records so far, a key for each place (the inode number; 0 if it is free), and
-/// the records.
+/// The layout in words: the number of records so far, a key for each place (the inode number; 0 if it is free), the
+/// records, and the counts of those that were given up.
 const RECORDED: usize = 0;
 const KEYS: usize = 8;
 const RECORDS: usize = KEYS + PLACES;
-const WORDS: usize = RECORDS + PLACES * record::WORDS;
+const GIVEN_UP: usize = RECORDS + PLACES * record::WORDS;
+const WORDS: usize = GIVEN_UP + COUNTS;
 
 /// The words of a record.
 mod record {
     use lanes::LANES_MAX;
 
-    /// The process, as [`live::Owner`] tells processes apart. `START_TICKS` is 0 in a record that nobody has filled.
+    /// The process, as [`live::Owner`] tells processes apart.
     pub const PID: usize = 0;
     pub const START_TICKS: usize = 1;
     pub const PID_NAMESPACE: usize = 2;
     pub const EXE: usize = 3;
-    /// The time at which this image of the process began to record: exec(2) keeps all of the above.
+    /// The time at which this image of the process began to record: exec(2) keeps all of the above. 0 in a record that
+    /// nobody has filled. No two processes have the same time, so the word tells that a record is still the same one.
     pub const IMAGE: usize = 5;
     /// The device of the file on the lane that the process has opened.
     pub const OWN: usize = 6;
@@ -87,10 +95,26 @@ fn word(place: u32, at: usize) -> Option<&'static AtomicU64> {
     words_of(words()?, place)?.get(at)
 }
 
-fn places(inode: u64) -> impl Iterator<Item = u32> {
+fn hash(inode: u64) -> usize {
     // Fibonacci hashing: inode numbers count upwards.
-    let hash = inode.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-    (0..PROBES).map(move |probe| ((hash as usize + probe) % PLACES) as u32)
+    (inode.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
+}
+
+fn places(inode: u64) -> impl Iterator<Item = u32> {
+    (0..PROBES).map(move |probe| ((hash(inode) + probe) % PLACES) as u32)
+}
+
+/// The count of records that were given up of files with this inode number, and of others of the same hash.
+fn count_of(inode: u64) -> Option<&'static AtomicU64> {
+    words()?.get(GIVEN_UP + hash(inode) % COUNTS)
+}
+
+/// The number of records that were given up and that may be of a file with this inode number. Their processes have
+/// ended, and may have left writes in flight on any lane.
+///
+/// The caller looks for records first ([`of_file`]): a record that is no longer found has been counted.
+pub fn given_up(inode: u64) -> u64 {
+    count_of(inode).map_or(0, |count| count.load(SeqCst))
 }
 
 /// The moment at which this image of the process first asked for [`this`]; 0 before that.
@@ -131,8 +155,8 @@ pub fn recorded() -> u64 {
     words().and_then(|words| words.get(RECORDED)).map_or(0, |count| count.load(SeqCst))
 }
 
-/// Records that this process writes a file past the page cache; returns the place of the record. None if all places
-/// are taken, or no memory can be shared.
+/// Records that this process writes a file past the page cache; returns the place of the record. None if processes that
+/// run have taken all places, or no memory can be shared.
 pub fn enter(device: u64, inode: u64) -> Option<u32> {
     let words = words()?;
     let (owner, image) = this();
@@ -143,12 +167,17 @@ pub fn enter(device: u64, inode: u64) -> Option<u32> {
         let key = words.get(KEYS + *place as usize);
         key.is_some_and(|key| key.compare_exchange(0, inode, AcqRel, Acquire).is_ok())
     };
-    let place = places(inode).find(free).or_else(|| {
-        // Those of ended processes that have left nothing behind.
-        let of = |place: u32| Record::at(place).filter(|record| record.left_behind() == Some(0));
-        places(inode).filter_map(of).for_each(|record| record.settled());
-        places(inode).find(free)
-    })?;
+    let records = || places(inode).filter_map(Record::at);
+    let place = places(inode)
+        .find(free)
+        .or_else(|| {
+            records().filter(|record| record.left_behind() == Some(0)).for_each(|record| record.settled());
+            places(inode).find(free)
+        })
+        .or_else(|| {
+            records().find(|record| !record.runs())?.give_up();
+            places(inode).find(free)
+        })?;
     let fields = words_of(words, place)?;
     let (device_of_exe, inode_of_exe) = owner.exe;
     for (at, value) in [
@@ -156,10 +185,10 @@ pub fn enter(device: u64, inode: u64) -> Option<u32> {
         (record::PID_NAMESPACE, owner.pid_namespace),
         (record::EXE, device_of_exe),
         (record::EXE + 1, inode_of_exe),
-        (record::IMAGE, image),
+        (record::START_TICKS, owner.start_ticks),
         (record::OWN, device),
         (record::ROBUST, raw::robust_list_of(owner.pid)),
-        (record::START_TICKS, owner.start_ticks),
+        (record::IMAGE, image),
     ] {
         fields.get(at)?.store(value, SeqCst);
     }
@@ -172,8 +201,8 @@ pub fn leave(place: u32) {
     let Some(words) = words() else { return };
     let fields = words_of(words, place).unwrap_or_default();
     // First: nobody takes a record for somebody's that is half empty.
-    let start = fields.get(record::START_TICKS);
-    start.into_iter().chain(fields).for_each(|word| word.store(0, SeqCst));
+    let image = fields.get(record::IMAGE);
+    image.into_iter().chain(fields).for_each(|word| word.store(0, SeqCst));
     if let Some(key) = words.get(KEYS + place as usize) {
         key.store(0, Release);
     }
@@ -228,7 +257,8 @@ impl Record {
             pid_namespace: of(record::PID_NAMESPACE),
             exe: (of(record::EXE), of(record::EXE + 1)),
         };
-        (owner.start_ticks != 0).then_some(Record { place, fields, owner, image: of(record::IMAGE) })
+        let image = of(record::IMAGE);
+        (image != 0).then_some(Record { place, fields, owner, image })
     }
 
     fn word(&self, at: usize) -> u64 {
@@ -295,11 +325,22 @@ impl Record {
     /// Removes the record of a process that no longer runs: nothing of it is in flight any more.
     pub fn settled(&self) {
         // Another process may be about to remove it, too.
-        let start = self.fields.get(record::START_TICKS);
-        let mine = |start: &AtomicU64| start.compare_exchange(self.owner.start_ticks, 0, AcqRel, Acquire).is_ok();
-        if start.is_some_and(mine) {
+        let image = self.fields.get(record::IMAGE);
+        let mine = |image: &AtomicU64| image.compare_exchange(self.image, 0, AcqRel, Acquire).is_ok();
+        if image.is_some_and(mine) {
             leave(self.place);
         }
+    }
+
+    /// Removes the record of a process that no longer runs, and whose writes may be in flight: whoever uses the file
+    /// finds the count.
+    fn give_up(&self) {
+        let inode = words().and_then(|words| words.get(KEYS + self.place as usize)).map_or(0, |key| key.load(SeqCst));
+        // First: whoever does not find the record any more finds the count.
+        if let Some(count) = count_of(inode) {
+            count.fetch_add(1, SeqCst);
+        }
+        self.settled();
     }
 }
 
@@ -374,6 +415,30 @@ mod tests {
         last(raw::now_ns());
         assert!(!record().still_runs(raw::now_ns()), "the end");
         leave(place);
+    }
+
+    /// Killed programs do not fill the table for good, and nobody misses their writes.
+    #[test]
+    fn a_record_that_finds_no_place_takes_that_of_an_ended_process() {
+        let (inode, device) = (0x7e57_0004, u64::MAX - 6);
+        let before = given_up(inode);
+        let mut taken: Vec<u32> = core::iter::from_fn(|| enter(device, inode)).take(PROBES).collect();
+        let living = |place: &&u32| Record::at(**place).unwrap().runs();
+        assert_eq!((enter(device, inode), given_up(inode)), (None, before), "their process runs");
+        for &place in &taken {
+            begins(place, 3);
+            word(place, record::IMAGE).unwrap().fetch_sub(1, SeqCst); // the image before an exec(2)
+        }
+        let place = enter(device, inode).expect("ended processes have places");
+        assert_eq!((given_up(inode), Record::at(place).unwrap().lanes_in_flight()), (before + 1, 0));
+        assert_eq!(taken.iter().filter(living).collect::<Vec<_>>(), [&place], "one of them");
+        assert_eq!(of_file(device, inode, Some(place)).count(), taken.len() - 1, "the others are still exact");
+        // Those that have left nothing go first, and are not counted.
+        let idle = *taken.iter().find(|&&other| other != place).unwrap();
+        ends(idle, 3);
+        assert_eq!((enter(device, inode), given_up(inode)), (Some(idle), before + 1));
+        taken.drain(..).for_each(leave);
+        count_of(inode).unwrap().fetch_sub(1, SeqCst);
     }
 
     /// A process that was replaced by exec(2) has the same number, and no longer runs.

@@ -28,6 +28,10 @@ static struct model {
 	struct file files[STEPS + FILES];
 	int made, name[FILES]; /* the file of each name, or -1 */
 	int step;
+	/* Of a child that is about to be killed: the number of writes that have ended, and for each of its threads the time
+	 * at which the write under way has begun. */
+	_Atomic long by_killed;
+	_Atomic double began[3];
 	char what[200];
 } *model;
 
@@ -58,6 +62,13 @@ static int worker;
 static int told = -1;
 /* glibc's aio does not work in a forked child. */
 static int in_a_child;
+
+static double now(void)
+{
+	struct timespec time;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
 
 static uint64_t drawn(void)
 {
@@ -741,17 +752,28 @@ static void step_submitted(void)
 
 /* ---- a child that is killed ---- */
 
-/* Milliseconds by which writes on a lane are late at most (LATE_MS): then every program has such children. */
+/* Milliseconds by which writes on a lane are late at most (LATE_MS): then every program has many such children. */
 static int late_ms;
 static char *of_killed; /* what it writes */
 static int killed_fd, killed_blocks;
 
 static void *writes_without_end(void *argument)
 {
-	uintptr_t way = (uintptr_t)argument;
-	for (int number = (int)way % killed_blocks;; number = (number + 1) % killed_blocks)
-		pwrite(killed_fd, of_killed, BLOCK, (off_t)number * BLOCK);
+	uintptr_t thread = (uintptr_t)argument;
+	for (int number = (int)thread % killed_blocks;; number = (number + 1) % killed_blocks) {
+		model->began[thread] = now();
+		model->by_killed += pwrite(killed_fd, of_killed, BLOCK, (off_t)number * BLOCK) == BLOCK;
+	}
 	return NULL;
+}
+
+/* True if a write of the child does not end: it has gone to the late lane. */
+static int is_stuck(void)
+{
+	for (int thread = 0; thread < 3; thread++)
+		if (model->began[thread] != 0 && now() - model->began[thread] > 0.5)
+			return 1;
+	return 0;
 }
 
 static void writes_until_it_is_killed(const char *path, int way)
@@ -763,7 +785,7 @@ static void writes_until_it_is_killed(const char *path, int way)
 	killed_fd = open(path, O_RDWR | O_DIRECT);
 	CHECK(killed_fd >= 0);
 	if (way < 2) {
-		for (uintptr_t other = 0; other < (uintptr_t)way * 2; other++)
+		for (uintptr_t other = 1; other <= (uintptr_t)way * 2; other++)
 			HOLDS(pthread_create(&thread, NULL, writes_without_end, (void *)other), 0);
 		writes_without_end(NULL);
 	}
@@ -775,22 +797,30 @@ static void writes_until_it_is_killed(const char *path, int way)
 		}
 		HOLDS(io_submit(aio, killed_blocks, list), killed_blocks);
 		HOLDS(io_getevents(aio, killed_blocks, killed_blocks, events, NULL), killed_blocks);
+		model->by_killed += killed_blocks;
 	}
 }
 
-/* A child writes a file past the page cache and is killed at any point; then the parent writes all blocks anew. No write of
- * the child may arrive after that, however late a lane is. */
+/* A child writes a file past the page cache and is killed at any point, from before its first write on, or when a write has
+ * got stuck on a late lane. Then the parent writes all blocks anew, by a descriptor that it opens then or that it has used
+ * before. No write of the child may arrive after that, however late a lane is. */
 static void step_killed(void)
 {
 	int name = below(files_used), file = model->name[name], way = below(3), opens = below(2), fd = -1;
-	int after_us = below(20000) + below(2 * late_ms + 1) * 1000;
+	int after_writes = below(4) ? below(40) : 0, after_us = below(20000), until_stuck = late_ms && way < 2 && below(4);
 	char letter = (char)(1 + below(120));
 	if (!has_children || file < 0 || is_cached(file) || is_registered(file) || model->files[file].size < BLOCK)
 		return;
-	if (!opens)
+	if (!opens) {
 		CHECK((fd = open(name_of(name), O_RDWR | O_DIRECT)) >= 0);
+		HOLDS(pread(fd, buffer, BLOCK, 0), BLOCK); /* it has the lanes */
+	}
 	killed_blocks = (int)(model->files[file].size / BLOCK);
-	SAY("a child writes %d, way %d, and is killed after %d us; %s", name, way, after_us, opens ? "opened afterwards" : "open all the time");
+	SAY("a child writes %d, way %d, and is killed after %d writes and %d us%s; %s", name, way, after_writes, after_us,
+	    until_stuck ? " when one is stuck" : "", opens ? "opened afterwards" : "open all the time");
+	model->by_killed = 0;
+	for (int thread = 0; thread < 3; thread++)
+		model->began[thread] = 0;
 	of_killed = aligned(BLOCK);
 	memset(of_killed, 127, BLOCK);
 	pid_t child = fork();
@@ -799,8 +829,12 @@ static void step_killed(void)
 		CHECK_IS(prctl(PR_SET_PDEATHSIG, SIGKILL), 0);
 		writes_until_it_is_killed(name_of(name), way);
 	}
-	usleep((useconds_t)after_us);
-	int status, alive = waitpid(child, &status, WNOHANG) == 0;
+	int status, alive;
+	double begun = now();
+	do
+		usleep((useconds_t)after_us);
+	while ((alive = waitpid(child, &status, WNOHANG) == 0) &&
+	       (model->by_killed < after_writes || (until_stuck && !is_stuck() && now() - begun < 10)));
 	HOLDS(alive, 1);
 	HOLDS(kill(child, SIGKILL), 0);
 	HOLDS(waitpid(child, &status, 0), child);
@@ -817,6 +851,13 @@ static void step_killed(void)
 	if (below(2))
 		HOLDS(fsync(fd), 0);
 	HOLDS(close(fd), 0);
+	if (until_stuck) { /* now, before later steps write the blocks anew */
+		usleep((useconds_t)late_ms * 1000);
+		fd = unseen_open(name_of(name), O_RDONLY | O_DIRECT);
+		HOLDS(kernel(SYS_pread64, fd, (long)buffer, killed_blocks * BLOCK, 0), killed_blocks * BLOCK);
+		same(&model->files[file], buffer, 0, killed_blocks * BLOCK);
+		kernel(SYS_close, fd, 0, 0, 0);
+	}
 }
 
 /* ---- appends, syncs at one time, addresses that lead nowhere ---- */
@@ -946,7 +987,7 @@ static void step(uint64_t seed, int number)
 		}
 		return;
 	}
-	if ((late_ms || seed % 6 == 0) && below(12) == 0) { /* a program with children that are killed */
+	if ((late_ms || seed % 6 == 0) && below(late_ms ? 8 : 12) == 0) { /* a program with children that are killed */
 		step_killed();
 		return;
 	}
@@ -1056,12 +1097,14 @@ static void show(uint64_t seed, const char *how, int status)
 	dprintf(2, "seed %llu, %s: status %x\n%s", (unsigned long long)seed, how, status, text);
 }
 
-/* A failure that does not come twice is shown as it came. */
+/* A failure that does not come twice is shown as it came; so is one beside a late lane, where fewer steps take other times. */
 static void shrink(uint64_t seed, int status)
 {
 	char keep[STEPS], how[16 * STEPS];
 	memset(keep, 1, sizeof keep);
 	show(seed, "whole", status);
+	if (late_ms)
+		return;
 	for (int some = STEPS / 4; some > 0; some /= 2) {
 		for (int from = 0; from < STEPS; from += some) {
 			char less[STEPS];
@@ -1077,13 +1120,6 @@ static void shrink(uint64_t seed, int status)
 			length += snprintf(how + length, sizeof how - length, " %d", number);
 	status = status_of(seed, keep);
 	show(seed, how, status);
-}
-
-static double now(void)
-{
-	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
 /* Counts of the programs of all workers. */
