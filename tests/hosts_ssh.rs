@@ -91,7 +91,7 @@ fn inside_four_hosts_are_one_run() {
     assert_eq!(ops(all), each.iter().map(ops).sum::<u64>());
     // Five ranks of 500 a second, for 2 s; a busy machine catches up with what it missed, but not at the end.
     assert!((4000..=5100).contains(&ops(all)), "{}", ops(all));
-    // What was said reaches the host as it was said.
+    // Each word reaches the host as it was typed.
     assert_eq!(each[0]["desc"], "it's a");
     let saved = json_file(&place.path().join("result.json"));
     assert_eq!((&saved["ended"], saved["hosts"]["hosts"].as_array().unwrap().len()), (&"complete".into(), 4));

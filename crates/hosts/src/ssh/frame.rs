@@ -9,7 +9,8 @@ const LONGEST: u64 = 1 << 31;
 /// One thing that travels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// A message between ranks: the other rank, and the bytes. Towards a rank it is the sender, from a rank the receiver.
+    /// A message between ranks: the other rank, and the bytes. The other rank is the sender on the way to a rank, and
+    /// the receiver on the way from it.
     Message(u32, Vec<u8>),
     /// A piece of a rank's standard output.
     Output(Vec<u8>),
@@ -38,7 +39,7 @@ impl Frame {
     /// The next frame; None at the end of the stream.
     ///
     /// # Errors
-    /// The error of a read. [`io::ErrorKind::InvalidData`]: these bytes are no frame.
+    /// The error of a read. [`io::ErrorKind::InvalidData`]: another kind, or a length beyond the longest.
     pub fn read(from: &mut impl Read) -> io::Result<Option<Frame>> {
         let mut head = [0; 13];
         match from.read(&mut head[..1])? {

@@ -1,5 +1,5 @@
-//! Ranks that ssh starts, for hosts without MPI. The program at which the user sits carries no load: it starts the ranks
-//! and hands their messages on. No port is opened, and everything travels through ssh.
+//! Ranks that ssh starts, for hosts without MPI. The program at which the user sits carries no load: it starts the
+//! ranks and hands their messages on. No port is opened, and everything travels through ssh.
 //!
 //! ```text
 //! lead (here) ─► ssh HOST plimsoll hosts-agent ─► plimsoll run ... (the rank)

@@ -82,7 +82,7 @@ impl Report {
     /// The report from a child process.
     ///
     /// # Errors
-    /// The bytes are none.
+    /// The bytes hold no report.
     pub fn from_bytes(bytes: &[u8]) -> Result<Report, serde_json::Error> {
         let (mut report, slices): (Report, Vec<JobResult>) = serde_json::from_slice(bytes)?;
         report.result.slices = slices;
