@@ -27,7 +27,8 @@ Written by `cargo run --release -p pace --example fit judge`. The search begins 
 half of the rows alone. The last column is the change of a kind's throughput, averaged over its rows: a constant that\n\
 moves no kind cannot be told by the rows, and two that move the same kinds in the same way cannot be told apart. The\n\
 number of `drives.channels` is fitted, too, by reads of 4k to 16k and reads of 128k out of buffers. The memory path of\n\
-intel-16 with few cores is that of the profile before, and so is `queue_depth`: SPDK's and Linux's queues have 128 entries, of which\n\
+intel-16 with few cores is that of the profile before, and so is `queue_depth`:\n\
+SPDK's and Linux's queues have 128 entries, of which\n\
 one stays free.\n";
 
 fn main() -> Result<(), Any> {
