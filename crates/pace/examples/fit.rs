@@ -1,21 +1,24 @@
 //! Fits the profiles of the published machines on the first half of the published rows, and writes them into this
 //! crate: `cargo run --release -p pace --example fit`. It starts at profiles/start/. The same program writes the same
-//! profiles.
+//! profiles. It judges them by the other half, and writes data/errors.json, from which the simulator's intervals come,
+//! docs/pacing-fit.md and docs/sim-constants.md.
 //!
-//! With the argument `judge`, it judges the profiles by the other half, and writes data/errors.json, from which the
-//! simulator's intervals come, docs/pacing-fit.md and docs/sim-constants.md. Run it again for that, because the
-//! profiles are part of the program.
+//! With the argument `judge`, it judges the profiles as they are. With `shares`, it prints the shares of rows within
+//! 8 % and within 15 %, by kind, and writes nothing.
 //!
 //! The machines with drives of two kinds are put together from the profiles of either kind.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use pace::Error;
 use pace::sim::Machine;
-use pace::sim::fit::{self, OF_CACHE, OF_DRIVES, OF_MACHINE, Parameter, Row};
+use pace::sim::fit::{self, OF_CACHE, OF_DRIVES, OF_MACHINE, OF_MANY_CORES, Parameter, Row};
 
 type Any = Box<dyn std::error::Error>;
 
+/// In the order in which `fit_all` makes them.
+const PROFILES: [&str; 4] = ["intel-12-samsung-4", "samsung-12-intel-4", "intel-16", "samsung-16"];
 const ROUNDS: u32 = 1;
 const THREADS: usize = 2;
 
@@ -24,12 +27,28 @@ Written by `cargo run --release -p pace --example fit judge`. The search begins 
 half of the rows alone. The last column is the change of a kind's throughput, averaged over its rows: a constant that\n\
 moves no kind cannot be told by the rows, and two that move the same kinds in the same way cannot be told apart. The\n\
 number of `drives.channels` is fitted, too, by reads of 4k to 16k and reads of 128k out of buffers. The memory path of\n\
-intel-16 is that of the profile before, and so is `queue_depth`: SPDK's and Linux's queues have 128 entries, of which\n\
+intel-16 with few cores is that of the profile before, and so is `queue_depth`:\n\
+SPDK's and Linux's queues have 128 entries, of which\n\
 one stays free.\n";
 
 fn main() -> Result<(), Any> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    if std::env::args().nth(1).as_deref() == Some("judge") { judge(folder) } else { fit_all(folder) }
+    match std::env::args().nth(1).as_deref() {
+        None => fit_all(folder),
+        Some("judge") => judge(folder, &shipped()?),
+        Some("shares") => {
+            let compared = fit::compare_among(&shipped()?, &fit::all_rows(), THREADS)?;
+            println!("Rows that the fit looked at:\n\n{}", fit::shares(&compared, true)?);
+            println!("Rows that it did not look at:\n\n{}", fit::shares(&compared, false)?);
+            Ok(())
+        }
+        Some(other) => Err(format!("{other}: expected judge, shares or nothing").into()),
+    }
+}
+
+/// The machines of the profiles as they are in this program.
+fn shipped() -> Result<BTreeMap<String, Machine>, Error> {
+    PROFILES.into_iter().map(|name| Ok((name.to_string(), Machine::shipped(name)?))).collect()
 }
 
 fn fit_all(folder: &Path) -> Result<(), Any> {
@@ -38,20 +57,22 @@ fn fit_all(folder: &Path) -> Result<(), Any> {
         Ok(toml::from_str(&std::fs::read_to_string(profiles.join("start").join(name))?)?)
     };
     let rows = fit::all_rows();
-    let intel = fitted(&start("intel-16.toml")?, &rows, "intel-16", &[OF_MACHINE, OF_DRIVES])?;
+    let intel = fitted(&start("intel-16.toml")?, &rows, "intel-16", &[OF_MACHINE, OF_DRIVES, OF_MANY_CORES])?;
     // The same target with other drives: fabric, cores and initiators stay.
     let own = start("samsung-16.toml")?;
     let samsung = Machine { about: own.about, drives: own.drives, cache: own.cache, ..intel.clone() };
-    let samsung = fitted(&samsung, &rows, "samsung-16", &[OF_DRIVES, OF_CACHE])?;
-    for (name, machine) in [
-        ("intel-12-samsung-4", both(&intel, &samsung, "12 Intel and 4 Samsung drives")),
-        ("samsung-12-intel-4", both(&samsung, &intel, "12 Samsung and 4 Intel drives")),
-        ("intel-16", intel),
-        ("samsung-16", samsung),
-    ] {
-        std::fs::write(profiles.join(format!("{name}.toml")), toml::to_string(&machine)?)?;
+    let samsung = fitted(&samsung, &rows, "samsung-16", &[OF_DRIVES, OF_CACHE, OF_MANY_CORES])?;
+    let machines = [
+        both(&intel, &samsung, "12 Intel and 4 Samsung drives"),
+        both(&samsung, &intel, "12 Samsung and 4 Intel drives"),
+        intel,
+        samsung,
+    ];
+    let machines: BTreeMap<String, Machine> = PROFILES.into_iter().map(String::from).zip(machines).collect();
+    for (name, machine) in &machines {
+        std::fs::write(profiles.join(format!("{name}.toml")), toml::to_string(machine)?)?;
     }
-    Ok(())
+    judge(folder, &machines)
 }
 
 fn fitted(start: &Machine, rows: &[Row], profile: &str, sets: &[&'static [Parameter]]) -> Result<Machine, Error> {
@@ -70,13 +91,13 @@ fn both(most: &Machine, few: &Machine, drives: &str) -> Machine {
     machine
 }
 
-fn judge(folder: &Path) -> Result<(), Any> {
-    let compared = fit::compare_shipped(&fit::all_rows(), THREADS, &|_| {})?;
+fn judge(folder: &Path, machines: &BTreeMap<String, Machine>) -> Result<(), Any> {
+    let compared = fit::compare_among(machines, &fit::all_rows(), THREADS)?;
     std::fs::write(folder.join("data/errors.json"), serde_json::to_string_pretty(&fit::errors(&compared)?)? + "\n")?;
     let docs = folder.join("../../docs");
     std::fs::write(docs.join("pacing-fit.md"), fit::markdown(&compared)?)?;
-    let parameters: Vec<&Parameter> = [OF_MACHINE, OF_DRIVES, OF_CACHE].into_iter().flatten().collect();
-    let table = fit::constants("intel-16", &parameters, THREADS)?;
+    let parameters: Vec<&Parameter> = [OF_MACHINE, OF_DRIVES, OF_CACHE, OF_MANY_CORES].into_iter().flatten().collect();
+    let table = fit::constants("intel-16", &machines["intel-16"], &parameters, THREADS)?;
     std::fs::write(docs.join("sim-constants.md"), format!("{CONSTANTS}{table}"))?;
     Ok(())
 }

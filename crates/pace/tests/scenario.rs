@@ -70,7 +70,8 @@ fn numbers_at_their_limits_are_answers_not_panics() {
 fn one_drive(lines: &str) -> pace::sim::Outcome {
     let text = format!(
         "name = \"t\"\nseconds = 0.02\nwarmup_seconds = 0.01\n[machine]\nprofile = \"intel-16\"\ndrives.count = 1\n\
-         drives.jitter = 0.0\ninitiator_op_us = 0.0\nop_us = 0.0\ndeep_us = 0.0\ndrives.core_us = 0.0\n{lines}\n[pacing]\nmethod = \"none\"\n[[jobs]]\nhosts = \"0\"\ndepth = 64\n\
+         drives.jitter = 0.0\ninitiator_op_us = 0.0\nop_us = 0.0\ndeep_us = 0.0\ndrives.core_us = 0.0\n\
+         {lines}\n[pacing]\nmethod = \"none\"\n[[jobs]]\nhosts = \"0\"\ndepth = 64\n\
          sizes = [{{ bytes = \"4k\" }}]\n"
     );
     pace::sim::run(&Scenario::parse(&text).unwrap(), &mut |_| {}).unwrap()
@@ -103,9 +104,60 @@ fn a_write_fetches_its_data_unless_they_came_with_the_command() {
         let text = VALID_WRITE.replace("[machine]", &format!("[machine]\n{lines}"));
         pace::sim::run(&Scenario::parse(&text).unwrap(), &mut |_| {}).unwrap().all.lat_us
     };
-    let (fetched, carried) = (latency_us("fetch_us = 7.0"), latency_us("fetch_us = 7.0\nin_capsule_bytes = 4096"));
-    let visit_us = 0.5 * 2.0;
-    assert!((fetched - carried - 7.0 - visit_us).abs() < 0.1, "{fetched} and {carried} us");
+    let (fetched, carried) = (latency_us("fetch_us = 7.0\nfetch_op_us = 1.5"), latency_us("in_capsule_bytes = 4096"));
+    assert!((fetched - carried - 7.0 - 1.5).abs() < 0.1, "{fetched} and {carried} us");
+}
+
+#[test]
+fn a_controller_delays_a_read_and_limits_nothing() {
+    let of = |us: f64| one_drive(&format!("drives.placed = false\ndrives.read_fixed_us = {us}"));
+    // One more channel's time of delay: 64 ops still keep 7 channels busy.
+    let (without, with) = (of(0.0), of(20.0));
+    assert!((0.99..1.01).contains(&(with.iops / without.iops)), "{} and {}", without.iops, with.iops);
+    let lone = |us: f64| {
+        let text = VALID_WRITE.replace("write_percent = 100.0", "write_percent = 0.0");
+        let text = text.replace("[pacing]", &format!("drives.read_fixed_us = {us}\n[pacing]"));
+        pace::sim::run(&Scenario::parse(&text).unwrap(), &mut |_| {}).unwrap().all.lat_us
+    };
+    assert!((lone(20.0) - lone(0.0) - 20.0).abs() < 0.1, "{} and {} us", lone(0.0), lone(20.0));
+}
+
+#[test]
+fn a_drive_with_memory_takes_few_writes_at_the_speed_of_the_bus() {
+    let of = |depth: u32, kib: u32| {
+        let text = VALID_WRITE.replace("4k", "128k").replace("depth = 1", &format!("depth = {depth}"));
+        let drives = format!(
+            "drives.count = 1\ndrives.write_us = 0.0\ndrives.write_op_us = 0.0\ndrives.bus_gbytes = 4.0\n\
+             drives.write_gbytes = 1.0\ndrives.write_buffer_kib = {kib}\n[pacing]"
+        );
+        let text = text.replace("[pacing]", &drives).replace("seconds = 0.01", "seconds = 0.1");
+        pace::sim::run(&Scenario::parse(&text).unwrap(), &mut |_| {}).unwrap()
+    };
+    // One write of 131 us at the limit leaves 131072 bytes; a memory of 1 MiB hides that, but not the limit.
+    let (small, large) = (of(1, 0), of(1, 1024));
+    assert!(small.all.lat_us > 131.0 && small.gbps < 7.5, "{} us, {} Gb/s", small.all.lat_us, small.gbps);
+    assert!((7.9..8.1).contains(&large.gbps), "{} Gb/s", large.gbps);
+    let deep = of(32, 1024);
+    assert!((7.9..8.1).contains(&deep.gbps), "{} Gb/s", deep.gbps);
+}
+
+#[test]
+fn the_cache_follows_the_buffers_in_use_with_a_lag() {
+    let gbps = |lag_mib: f64, seconds: f64| {
+        let text = include_str!("../../../configs/sim/prototype-03.toml");
+        let mut scenario = Scenario::parse(text).unwrap();
+        scenario.sweep.clear();
+        scenario.jobs.iter_mut().for_each(|job| job.depth = 256);
+        (scenario.warmup_seconds, scenario.seconds) = (0.002, seconds);
+        let lag = format!("cache.lag_mib = {lag_mib}").parse::<toml::Table>().unwrap();
+        scenario.machine.extend(lag);
+        pace::sim::run(&scenario, &mut |_| {}).unwrap().gbps
+    };
+    // A lag of 4 GiB holds the spill off for the first 10 ms; a small one changes no steady state.
+    let (at_once, late) = (gbps(0.0, 0.01), gbps(4096.0, 0.01));
+    assert!(late > 1.1 * at_once, "{late} and {at_once} Gb/s");
+    let (at_once, soon) = (gbps(0.0, 0.2), gbps(8.0, 0.2));
+    assert!((0.97..1.03).contains(&(soon / at_once)), "{soon} and {at_once} Gb/s");
 }
 
 const VALID_WRITE: &str = r#"

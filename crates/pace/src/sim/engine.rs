@@ -93,6 +93,8 @@ struct DriveState {
     bus_free_ns: f64,
     /// When the drive takes the next write, by its limit of writes per second.
     write_free_ns: f64,
+    /// When the drive's memory for writes is empty.
+    drained_ns: f64,
     slower: f64,
 }
 
@@ -224,6 +226,7 @@ impl<'a> Engine<'a> {
             channels: vec![0; specs[spec].channels as usize],
             bus_free_ns: 0.0,
             write_free_ns: 0.0,
+            drained_ns: 0.0,
             slower: 1.0,
         };
         let drives = (0..specs.len()).flat_map(|spec| (0..specs[spec].count).map(move |_| spec)).map(drive).collect();
@@ -462,6 +465,12 @@ impl<'a> Engine<'a> {
         let of_drive_us = self.specs[self.drives[flight.namespace as usize % self.drives.len()].spec].core_us;
         let deep_us = self.machine.deep_us * ops / (ops + self.machine.deep_ops);
         let half_op_ns = (self.machine.op_us + of_drive_us + deep_us) * 500.0;
+        self.core_work(core, half_op_ns)
+    }
+
+    /// When the core has worked for `half_op_ns` more, from now on.
+    #[inline]
+    fn core_work(&mut self, core: usize, half_op_ns: f64) -> f64 {
         let free_ns = self.cores_free_ns[core].max(self.now as f64) + half_op_ns;
         self.cores_free_ns[core] = free_ns;
         if self.now >= self.measure_from_ns {
@@ -559,7 +568,11 @@ impl<'a> Engine<'a> {
     /// The data of a write are there.
     fn fetched(&mut self, index: u32) {
         let flight = self.flights[index as usize];
-        let ready_ns = if self.is_fetched(&flight) { self.core_visit(index) as u64 } else { self.now };
+        let ready_ns = match self.machine.fetch_op_us {
+            _ if !self.is_fetched(&flight) => self.now,
+            Some(us) => self.core_work(self.core_of(flight.connection), us * 1e3) as u64,
+            None => self.core_visit(index) as u64,
+        };
         self.enter_drive(index, ready_ns);
     }
 
@@ -589,7 +602,9 @@ impl<'a> Engine<'a> {
         let drives = self.drives.len();
         let drive = &mut self.drives[flight.namespace as usize % drives];
         let of = &self.specs[drive.spec];
-        let gbytes = if flight.write { of.write_gbytes.unwrap_or(of.bus_gbytes) } else { of.bus_gbytes };
+        let write_gbytes = of.write_gbytes.unwrap_or(of.bus_gbytes);
+        let buffer_kib = if flight.write { of.write_buffer_kib } else { None };
+        let gbytes = if flight.write && buffer_kib.is_none() { write_gbytes } else { of.bus_gbytes };
         let mut op_us = of.bus_op_us;
         let mut ready_ns = self.now as f64;
         if let (true, Some(write_op_us)) = (flight.write, of.write_op_us) {
@@ -599,8 +614,17 @@ impl<'a> Engine<'a> {
             op_us = 0.0;
         }
         let bus_ns = (f64::from(flight.bytes) / gbytes + op_us * 1e3) * drive.slower;
-        let at_ns = drive.bus_free_ns.max(ready_ns) + bus_ns;
+        let mut at_ns = drive.bus_free_ns.max(ready_ns) + bus_ns;
         drive.bus_free_ns = at_ns;
+        if let Some(kib) = buffer_kib {
+            // A write ends when the drive's memory has room for it, long before it is on the medium.
+            let drain_ns = f64::from(flight.bytes) / write_gbytes * drive.slower;
+            drive.drained_ns = drive.drained_ns.max(ready_ns) + drain_ns;
+            at_ns = at_ns.max(drive.drained_ns - kib * 1024.0 / write_gbytes * drive.slower);
+        }
+        if !flight.write {
+            at_ns += of.read_fixed_us * 1e3 * drive.slower;
+        }
         let delay_ns = self.delay_ns[flight.namespace as usize];
         self.push(at_ns as u64 + delay_ns, Kind::Data, index);
     }

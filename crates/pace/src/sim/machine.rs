@@ -26,6 +26,9 @@ pub struct Machine {
     /// Microseconds more until the target has the data of a write: the round trip by which it fetches them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fetch_us: f64,
+    /// Microseconds of a core when these data are there. Default: half of an op's time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetch_op_us: Option<f64>,
     /// Writes of up to this many bytes carry their data with the command, so that the target fetches nothing.
     #[serde(default, skip_serializing_if = "is_zero_bytes")]
     pub in_capsule_bytes: u32,
@@ -78,6 +81,10 @@ pub struct Cache {
     pub few_cores: u32,
     /// Cores from which on the factor applies in full.
     pub many_cores: u32,
+    /// The set in use follows the buffers in flight while the path carries this many MiB: what the cache holds changes
+    /// as data pass, not at once. Default: at once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lag_mib: f64,
     /// The factor sets in between the first point of the curve and this many times it.
     pub onset: f64,
 }
@@ -98,6 +105,9 @@ pub struct Drives {
     pub write_placed: bool,
     /// Microseconds of a channel per read.
     pub read_us: f64,
+    /// Microseconds of a read beside those of its channel, such as the controller's: they delay it, and occupy nothing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub read_fixed_us: f64,
     /// Microseconds of a channel per write.
     pub write_us: f64,
     /// Uniform variation of both, as a fraction: 0.2 is 0.8 to 1.2.
@@ -116,6 +126,10 @@ pub struct Drives {
     /// bytes is separate, and a write waits for both. Default: writes take `bus_op_us` of the bus, as reads do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_op_us: Option<f64>,
+    /// KiB of a drive's memory for writes, which it takes as fast as the bus brings them and empties at `write_gbytes`.
+    /// Default: none, a write is done when it has left the bus at `write_gbytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_buffer_kib: Option<f64>,
 }
 
 impl Drives {
@@ -127,8 +141,11 @@ impl Drives {
         if !positive(self.bus_gbytes) || !self.write_gbytes.is_none_or(positive) {
             return fail("bus_gbytes and write_gbytes must be above 0");
         }
-        let times = [self.read_us, self.write_us, self.bus_op_us, self.core_us, self.write_op_us.unwrap_or(0.0)];
-        if !times.into_iter().all(is_time) {
+        if !self.write_buffer_kib.is_none_or(|kib| (0.0..=1e9).contains(&kib)) {
+            return fail("write_buffer_kib must be 0 to 1e9");
+        }
+        let times = [self.read_us, self.read_fixed_us, self.write_us, self.bus_op_us, self.core_us];
+        if !times.into_iter().chain(self.write_op_us).all(is_time) {
             return fail("times in microseconds must be 0 to 1e9");
         }
         if !(0.0..=1.0).contains(&self.jitter) {
@@ -226,7 +243,7 @@ impl Machine {
             return fail("queue_depth must be at least 1");
         }
         let times = [self.turnaround_us, self.fetch_us, self.initiator_op_us, self.op_us, self.deep_us];
-        if !times.into_iter().all(is_time) || !(0.0..=1e6).contains(&self.wire_op_bytes) {
+        if !times.into_iter().chain(self.fetch_op_us).all(is_time) || !(0.0..=1e6).contains(&self.wire_op_bytes) {
             return fail("times in microseconds must be 0 to 1e9, and wire_op_bytes 0 to 1e6");
         }
         if !(1.0..=16.0).contains(&self.wire_factor) {
@@ -243,13 +260,14 @@ impl Machine {
         }
         if !(1.0..=16.0).contains(&self.cache.spread)
             || !(1.0..=16.0).contains(&self.cache.many_cores_spread)
+            || !(0.0..=1e6).contains(&self.cache.lag_mib)
             || !positive(self.cache.many_cores_factor)
             || self.cache.many_cores <= self.cache.few_cores
             || self.cache.few_cores == 0
             || self.cache.onset <= 1.0
         {
             return fail(
-                "cache: spread 1 to 16, many_cores_factor above 0, few_cores 1 or more and below many_cores, onset above 1",
+                "cache: spread 1 to 16, lag_mib 0 to 1e6, many_cores_factor above 0, few_cores 1 or more and below many_cores, onset above 1",
             );
         }
         Ok(())
@@ -263,6 +281,9 @@ pub(super) struct MemoryPath {
     ns_per_byte: Vec<f32>,
     spread: f64,
     pool_bytes: f64,
+    lag_bytes: f64,
+    /// The bytes in flight as the cache knows them.
+    followed_bytes: f64,
 }
 
 const STEP_BYTES: f64 = 131_072.0;
@@ -285,13 +306,16 @@ impl MemoryPath {
             })
             .collect();
         let spread = cache.spread * (cache.many_cores_spread / cache.spread).powf(weight);
-        MemoryPath { ns_per_byte, spread, pool_bytes: cache.pool_mib * 1_048_576.0 }
+        let (pool_bytes, lag_bytes) = (cache.pool_mib * 1_048_576.0, cache.lag_mib * 1_048_576.0);
+        MemoryPath { ns_per_byte, spread, pool_bytes, lag_bytes, followed_bytes: 0.0 }
     }
 
     /// Nanoseconds that `bytes` take when `in_flight` bytes of buffers are out; `pool_bytes` bounds the set in use.
     #[inline]
-    pub fn service_ns(&self, bytes: u64, in_flight: u64, pool_bytes: f64) -> f64 {
-        let in_use = (in_flight as f64 * self.spread).min(pool_bytes.min(self.pool_bytes));
+    pub fn service_ns(&mut self, bytes: u64, in_flight: u64, pool_bytes: f64) -> f64 {
+        let part = if self.lag_bytes > 0.0 { (bytes as f64 / self.lag_bytes).min(1.0) } else { 1.0 };
+        self.followed_bytes += (in_flight as f64 - self.followed_bytes) * part;
+        let in_use = (self.followed_bytes * self.spread).min(pool_bytes.min(self.pool_bytes));
         let index = ((in_use / STEP_BYTES) as usize).min(STEPS - 1);
         f64::from(self.ns_per_byte[index]) * bytes as f64
     }

@@ -96,14 +96,17 @@ pub(super) fn scenario(name: String, cores: u32, pacing: Config, jobs: Vec<Job>)
     machine.insert("cores".into(), i64::from(cores).into());
     let mean: f64 = jobs.iter().flat_map(|j| &j.sizes).map(|s| s.bytes as f64 * s.percent).sum::<f64>()
         / jobs.iter().flat_map(|j| &j.sizes).map(|s| s.percent).sum::<f64>();
-    // As many ops as make a mean, whatever their size; tuners need a few dozen of their periods to settle.
-    // Tuner 1 needs up to 24 of its periods to get anywhere, tuner 2 a few.
+    // As many ops as make a mean, whatever their size. Tuner 1 needs up to 24 of its periods to get anywhere, tuner 2 a
+    // few. Without a tuner, all that can be in flight passes a few times.
+    let ops: u64 = jobs.iter().map(super::kinds::ops).sum();
+    let in_flight_s = ops as f64 * mean * 8.0 / 100e9;
     let settle = match pacing.method {
         Method::RateDelivered { .. } => 0.3,
         Method::RateInFlight { .. } => 0.06,
-        _ => 0.1,
+        _ => (2.0 * in_flight_s).clamp(0.01, 0.1),
     };
-    let seconds = (40_000.0 * mean * 8.0 / 180e9).max(0.02 + settle / 4.0);
+    let tuned = matches!(pacing.method, Method::RateDelivered { .. } | Method::RateInFlight { .. });
+    let seconds = (40_000.0 * mean * 8.0 / 180e9).max(0.02 + if tuned { settle / 4.0 } else { 0.0 });
     Scenario {
         name,
         about: String::new(),
@@ -134,6 +137,7 @@ pub(super) fn null_devices(machine: &mut toml::Table) {
     let null = "cache.curve = [[1.0, 400.0], [1000.0, 400.0]]
         [drives]
         read_us = 0.0
+        read_fixed_us = 0.0
         write_us = 0.0
         bus_gbytes = 100.0
         bus_op_us = 0.0
