@@ -72,10 +72,13 @@ IOR = [
     *[
         Row(name, True, None, _LATER, f"-O {name}=1", "refused", "")
         for name in ("stoneWallingWearOutIterations", "minTimeDuration", "memoryPerTask", "lustreStripeCount")
+        + ("refNum", "debug", "platform", "numNodes", "numTasksOnNode0", "interIODelay", "summaryAlways")
+        + ("allocateBufferOnGPU", "GPUid")
     ],
     *[
         Row(name, False, None, _LATER, f"--{name}", "refused", "")
         for name in ("dryRun", "warningAsErrors", "savePerOpDataCSV", "saveRankPerformanceDetailsCSV")
+        + ("gpuDirect", "randomPrefill", "random-offset-seed", "posix.rangelocks")
     ],
 ]  # fmt: skip
 # The directives of -O that have a letter.
@@ -125,14 +128,16 @@ MDTEST = [
     _flag("v", "a line for each iteration"),
     _flag("X", "--verify"),
     _flag("y", "--fsync"),
+    _flag("Y", "sync(2) after each phase, in its time"),
     _flag("Z", "a table of seconds, not of rates"),
     *_refused(_COUNTED, "f", "l", "s", value=True),
-    *_refused(_LATER, "B", "c", "S", "Y"),
+    *_refused(_LATER, "B", "c", "S", "U", "g"),
     *_refused(_LATER, "G", value=True),
     *[
         Row(name, False, None, _LATER, f"--{name}", "refused", "")
         for name in ("dataPacketType", "run-cmd-before-phase", "run-cmd-after-phase", "warningAsErrors")
-        + ("showRankStatistics", "saveRankPerformanceDetails", "savePerOpDataCSV")
+        + ("showRankStatistics", "saveRankPerformanceDetails", "savePerOpDataCSV", "print-all-procs", "random-seed")
+        + ("verify-write", "allocateBufferOnGPU", "GPUid", "gpuDirect")
     ],
 ]
 
@@ -306,7 +311,7 @@ def write_status(path, number):
 
 def shown(tool, row):
     """An option as its users write it."""
-    if tool == "io500" or "." in row.name and row.name != "posix.odirect":
+    if tool == "io500":
         return f"`{row.name}`"
     if len(row.name) == 1:
         return f"`-{row.name}`"

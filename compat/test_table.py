@@ -26,6 +26,11 @@ for last; do :; done
 [ ! -f "$last" ] || cat "$last" >> "$RECORD"
 exec "$REAL" "$@"
 """
+# The letters of the options of IOR and mdtest 4.1, and of their earlier versions.
+LETTERS = {
+    "ior": "aAbBcCdDeEfFgGhHiIjJkKlmMnNoOpqQrRsStTuUvVwWxXyYzZ",
+    "mdtest": "abBcCdDeEfFgGhiIklLnNpPrRsStTuUvVwWxXyYzZ",
+}
 BASE = {
     "ior": "-t 64k -b 256k -o file",
     "mdtest": "-n 4 -d place",
@@ -173,6 +178,11 @@ def main():
     if table.document() not in (HERE.parent / "docs/files.md").read_text():
         print("docs/files.md: its tables of options are not those that compat/table.py prints")
         faults += 1
+    for tool, letters in LETTERS.items():
+        absent = set(letters) - {row.name for row in table.TOOLS[tool]}
+        if absent:
+            print(f"{tool}: options of the original without a row: {sorted(absent)}")
+            faults += 1
     missing = set(table.DIRECTIVES.values()) - {row.name for row in table.IOR}
     if missing:
         print(f"ior: directives without a row: {sorted(missing)}")

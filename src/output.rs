@@ -158,6 +158,15 @@ pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// Writes the text into the file that stands at `path`, as fio does: a program that called fio may hold that file open.
+///
+/// # Errors
+/// An error of creating or writing it.
+pub fn write_in_place(path: &Path, text: &str) -> anyhow::Result<()> {
+    let file = File::options().create(true).truncate(true).write(true).open(path);
+    file.and_then(|file| put(&file, text)).with_context(|| format!("cannot write {}", path.display()))
+}
+
 /// Tries a path that a result is to be written to, before anything runs: a result that took hours must not meet a
 /// directory that is not there. Leaves nothing behind.
 ///
@@ -257,7 +266,16 @@ pub fn save_at_once(path: Option<&Path>, document: &Document) {
 /// # Errors
 /// The error of [`write`](fn@write).
 pub fn write_result(path: &Path, text: &str) -> anyhow::Result<()> {
-    let Err(error) = write(path, text) else { return Ok(()) };
+    or_rescue(write(path, text), path, text)
+}
+
+/// The outcome of writing the only copy of a result to `path`; after an error the result is in the directory for
+/// temporary files.
+///
+/// # Errors
+/// That error, with the place of the result.
+pub fn or_rescue(written: anyhow::Result<()>, path: &Path, text: &str) -> anyhow::Result<()> {
+    let Err(error) = written else { return Ok(()) };
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let rescued = std::env::temp_dir().join(format!("plimsoll-rescued-{}-{name}", std::process::id()));
     match write(&rescued, text) {

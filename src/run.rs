@@ -447,6 +447,9 @@ impl<'a> Reports<'a> {
 
     fn finish(self) -> anyhow::Result<()> {
         match &self.run.output {
+            Some(path) if self.run.reads_as_fio => {
+                output::or_rescue(output::write_in_place(path, &self.text), path, &self.text)
+            }
             Some(path) => output::write_result(path, &self.text),
             None => self.outcome,
         }

@@ -870,6 +870,8 @@ fn mdtest_and_ior_as_they_are_typed_print_their_tables() {
     let text = stdout(&scored);
     assert_eq!(text.lines().filter(|line| line.starts_with("[RESULT]")).count(), 12, "{text}{}", stderr(&scored));
     let last = text.lines().last().unwrap();
+    let invalid: Vec<&str> = text.lines().filter(|line| line.ends_with("[INVALID]")).collect();
+    assert!(invalid.len() == 4 && invalid.iter().all(|line| line.contains("-write ")), "{text}");
     assert!(last.contains("[UNOFFICIAL]") && last.contains("TOTAL"), "{last}");
     let figure =
         |name: &str| last.split(name).nth(1).unwrap().split_whitespace().next().unwrap().parse::<f64>().unwrap();
@@ -1245,6 +1247,27 @@ fn the_time_of_ior_has_open_transfer_and_close_in_it() {
     assert!(seconds("openTime") >= 0.1 && seconds("closeTime") >= 0.1, "{result}");
     assert!(seconds("totalTime") >= seconds("openTime") + seconds("closeTime"), "{result}");
     assert!((seconds("bwMiB") * seconds("totalTime") - 3.125).abs() < 0.001, "{result}");
+}
+
+/// With -Y the sync after a phase lies in the time of the phase.
+#[test]
+fn a_sync_after_a_phase_of_mdtest_is_in_its_time() {
+    if !has_program("python3") || !has_program("strace") {
+        return;
+    }
+    let place = directory();
+    let mut strace = Command::new("strace");
+    strace.args("-f --seccomp-bpf -qq -o /dev/null -e trace=sync -e inject=sync:retval=0:delay_exit=300000".split(' '));
+    strace.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/compat/mdtest"));
+    strace.args("-F -C -T -n 5 -Y -Z -d md".split(' ')).current_dir(place.path());
+    let output = strace.env("PLIMSOLL", env!("CARGO_BIN_EXE_plimsoll")).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    for row in ["File creation", "File stat"] {
+        let line = text.lines().find(|line| line.contains(row)).expect(&text);
+        let seconds: f64 = line.split_whitespace().nth(3).and_then(|figure| figure.parse().ok()).expect(line);
+        assert!(seconds >= 0.3, "{line}");
+    }
 }
 
 /// Later calls know the files that a stonewall has left: without a status file, and with one.

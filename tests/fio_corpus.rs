@@ -13,8 +13,13 @@ const CORPUS: &str = include_str!("fio_corpus.txt");
 /// Entries that run at the same time.
 const AT_ONCE: usize = 4;
 
-/// The arguments of an entry, whose job file is written to `place`.
+/// The arguments of an entry, whose files are written to `place`.
 fn arguments(entry: &str, place: &Path) -> Vec<String> {
+    let mut files = entry.split("\n%FILE ");
+    let entry = files.next().unwrap_or_default();
+    for (name, text) in files.filter_map(|other| other.split_once('\n')) {
+        file(place, name, text);
+    }
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let (line, text) = entry.split_once('\n').unwrap_or((entry, ""));
     let mut arguments = match line.split_once(' ') {
@@ -64,7 +69,7 @@ fn public_forms_are_accepted_as_fio_accepts_them() {
     let ours = directory.path().join("fio");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_plimsoll"), &ours).unwrap();
     let entries: Vec<&str> = CORPUS.trim_end().split("\n%%\n").skip(1).collect();
-    assert!(entries.len() >= 300, "{} entries", entries.len());
+    assert!(entries.len() >= 600, "{} entries", entries.len());
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {

@@ -707,3 +707,53 @@ fn depths_add_up_and_a_job_is_named_once() {
     let said = stderr(&fio(directory.path(), &[&wrong[..], &["--bs=16k"]].concat()));
     assert!(said.matches("named").count() == 1 && said.contains("names block 9"), "{said}");
 }
+
+/// Programs such as stressant make a file, give its name to fio, and read on in the file that they hold open.
+#[test]
+fn a_report_goes_into_the_file_that_the_caller_holds_open() {
+    let directory = directory();
+    let path = directory.path().join("report");
+    std::fs::write(&path, "an older and longer report\n".repeat(1000)).unwrap();
+    let mut held = std::fs::File::open(&path).unwrap();
+    let output = fio(directory.path(), &[&NULL[..], &["--output=report"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut report = String::new();
+    std::io::Read::read_to_string(&mut held, &mut report).unwrap();
+    assert!(report.contains("Run status group 0") && !report.contains("older"), "{report}");
+}
+
+#[test]
+fn folders_of_explicit_names_are_made_as_in_fio() {
+    let directory = directory();
+    let place = directory.path();
+    let write = ["--name=j", "--rw=write", "--size=64k", "--filename=new/er/x"];
+    assert!(fio(place, &write).status.success());
+    assert_eq!(std::fs::metadata(place.join("new/er/x")).unwrap().len(), 65536);
+    // `run` makes none: a typing error would fill the wrong disk.
+    let refused = run(place, &["run", "--name=j", "--rw=write", "--size=64k", "--filename=other/x"]);
+    assert!(stderr(&refused).contains("its directory does not exist"), "{}", stderr(&refused));
+    // The directory= itself must be there, for fio too.
+    let refused = fio(place, &["--name=j", "--rw=write", "--size=64k", "--directory=missing", "--filename=sub/x"]);
+    assert!(!refused.status.success() && !place.join("missing").exists(), "{}", stdout(&refused));
+}
+
+#[test]
+fn values_are_those_that_fio_reads_and_a_note_says_so() {
+    let directory = directory();
+    let totals = |words: &[&str]| -> (String, u64) {
+        let output = fio(directory.path(), &[&["--name=j", "--rw=write", "--ioengine=null"][..], words].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        let text = stdout(&output);
+        let line = text.lines().find(|line| line.contains("issued rwts")).expect(&text);
+        (text.clone(), line.split(',').nth(1).and_then(|writes| writes.parse().ok()).expect(line))
+    };
+    let (said, writes) = totals(&["--size=1m/8"]);
+    assert!(writes == 256 && said.contains("\"1m/8\" is 1048576 to fio, and so here"), "{said}");
+    let (said, writes) = totals(&["--size=64k", "--bssplit=4k/100:64k/50"]);
+    assert!(writes == 16 && said.contains("add up to 150%"), "{said}");
+    let (_, writes) = totals(&["--size=64k", "--write_barrier=4"]);
+    assert_eq!(writes, 16);
+    let refused = fio(directory.path(), &["--name=j", "--size=64k", "--wait_for=nobody"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("wait_for=nobody: job j waits for a job that is not there"));
+}

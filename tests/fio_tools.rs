@@ -5,7 +5,7 @@ use common::*;
 use std::path::Path;
 use std::process::Command;
 
-/// The programs of fio-plot, from PyPI: tests/needs installs them.
+/// The programs of fio-plot, cdmpy and auto-fio, from PyPI: tests/needs installs them.
 const FIO_PLOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/fio-plot/bin");
 
 /// A link of the name `fio` to the program, in a directory of its own for `PATH`.
@@ -58,6 +58,46 @@ fn bench_fio_measures_and_fio_plot_draws() {
         let picture = std::fs::read(here.join(&name)).unwrap_or_else(|_| panic!("{chart:?}: no picture: {said}"));
         assert!(picture.starts_with(b"\x89PNG"), "{chart:?}");
     }
+}
+
+/// The rows of a table that cdm prints: name, read and write.
+fn rows_of(table: &str) -> Vec<Vec<String>> {
+    let rows = table.lines().filter(|line| line.starts_with("|SEQ") || line.starts_with("|RND"));
+    rows.map(|row| row.split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
+}
+
+#[test]
+fn cdm_prints_its_table() {
+    let program = format!("{FIO_PLOT}/cdm");
+    if !Path::new(&program).exists() {
+        return skip("cdm is not installed (tests/needs installs it)", true);
+    }
+    let directory = directory();
+    let path = called_fio(directory.path());
+    let words = ["-n", "1", "-s", "1m", "-x", "70", "-a", "seq,8,1", "-a", "rnd,4,2", "."];
+    let table = rows_of(&with_our_fio(&path, &program, &words, directory.path()));
+    let names: Vec<&str> = table.iter().map(|row| row[1].as_str()).collect();
+    assert_eq!(names, ["SEQ1M Q8 T1", "RND4K Q4 T2"]);
+    for cell in table.iter().flat_map(|row| &row[2..=4]) {
+        assert!(cell.parse::<f64>().is_ok_and(|rate| rate > 0.0), "{table:?}");
+    }
+}
+
+#[test]
+fn auto_fio_measures_its_block_sizes() {
+    let program = format!("{FIO_PLOT}/auto-fio");
+    if !Path::new(&program).exists() {
+        return skip("auto-fio is not installed (tests/needs installs it)", true);
+    }
+    let directory = directory();
+    let path = called_fio(directory.path());
+    let words = ["--backend", "fio", "--file-size", "2097152", "--json", "."];
+    let said = with_our_fio(&path, &program, &words, directory.path());
+    let result: serde_json::Value = serde_json::from_str(&said).expect(&said);
+    let samples = result["samples"].as_array().unwrap();
+    assert_eq!(result["backend"], "fio");
+    assert!(samples.len() >= 3, "{said}");
+    assert!(samples.iter().all(|sample| sample["throughput_mbps"].as_f64().is_some_and(|rate| rate > 0.0)), "{said}");
 }
 
 /// The tables of fio_jsonplus_clat2csv count every request of the result.

@@ -266,6 +266,7 @@ impl Draft {
     /// The job, if everything fits together.
     fn finish(mut self, imposed: &Imposed) -> Result<(Job, Vec<String>), Error> {
         self.job.errors.as_fio = imposed.lenient;
+        self.job.files.makes_directories = imposed.lenient;
         self.engine()?;
         self.blocks()?;
         self.extent()?;
@@ -891,6 +892,9 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
         }
     }
     waiting::check(&plan.jobs, &waits)?;
+    if imposed.lenient {
+        waiting::all_known(&plan.jobs, &waits)?;
+    }
     working_set::divide(&mut plan.jobs);
     lint::plan(&mut plan, command_line, files);
     let mut seen = std::collections::BTreeSet::new();

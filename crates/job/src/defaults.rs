@@ -67,6 +67,7 @@ impl Default for Job {
                 create_only: false,
                 create_fsync: true,
                 allow_create: true,
+                makes_directories: false,
                 unlink: false,
                 unlink_each_loop: false,
                 append: false,

@@ -20,6 +20,21 @@ pub(super) fn check(jobs: &[Job], places: &[Option<Place>]) -> Result<(), Error>
     Ok(())
 }
 
+/// Refuses a job that waits for a job that is not there, as fio does.
+///
+/// # Errors
+/// A `wait_for` of a name that no job has.
+pub(super) fn all_known(jobs: &[Job], places: &[Option<Place>]) -> Result<(), Error> {
+    for (job, place) in jobs.iter().zip(places) {
+        let (Some(awaited), Some(place)) = (&job.time.wait_for, place) else { continue };
+        if !jobs.iter().any(|other| other.name == *awaited) {
+            let what = format!("wait_for={awaited}: job {} waits for a job that is not there", job.name);
+            return Err(Error::new(place, what + ": name one of the jobs of this run"));
+        }
+    }
+    Ok(())
+}
+
 /// For each job, true if job `from` waits for its end, at once or by way of others.
 fn reached(jobs: &[Job], from: usize) -> Vec<bool> {
     // The number of the last stonewall up to each job: all jobs before it end first.

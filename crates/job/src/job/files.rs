@@ -80,6 +80,8 @@ pub struct Files {
     pub create_fsync: bool,
     /// `allow_file_create`: make files that do not exist.
     pub allow_create: bool,
+    /// True if missing directories of explicit names are made, as fio does.
+    pub makes_directories: bool,
     /// `unlink`: remove the files when the job is done.
     pub unlink: bool,
     /// `unlink_each_loop`: remove the files after each loop.

@@ -127,6 +127,11 @@ impl Reader {
     ) -> Result<u64, String> {
         let text = text.trim();
         match (ours, fios) {
+            // fio computes no expression here, and takes the first number.
+            (Ok(ours), Some(fios)) if ours != fios && self.lenient && is_bare_expression(text) => {
+                self.differences.push(format!("\"{text}\" is {} to fio, and so here", show(fios)));
+                Ok(fios)
+            }
             (Ok(ours), Some(fios)) if ours != fios => {
                 self.differences.push(format!("\"{text}\" is {} here; fio reads {}", show(ours), show(fios)));
                 Ok(ours)
@@ -140,6 +145,11 @@ impl Reader {
             (ours, _) => ours,
         }
     }
+}
+
+/// True if a text is an expression without parentheses, such as `1m/8`.
+fn is_bare_expression(text: &str) -> bool {
+    !text.contains('(') && text.contains(['*', '/', '^', '+'])
 }
 
 fn fio_fraction_percent(whole: f64) -> String {

@@ -221,7 +221,7 @@ static FILES: &[OptionSpec] = &[
         "none",
         "Lock the file during each request",
     ),
-    refused("write_barrier", "0", "Make every Nth write a barrier", "Linux has no barrier writes since 2.6.37; use fdatasync=N"),
+    option("write_barrier", Opaque, "0", "Make every Nth write a barrier").no_effect("Linux has no barrier writes since 2.6.37, and fio's engines make none; use fdatasync=N"),
     refused("write_hint", "none", "Expected life time of written data", "Plimsoll does not support data placement hints"),
 ];
 

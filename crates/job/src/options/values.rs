@@ -163,8 +163,26 @@ pub fn bssplit(reader: &mut Reader, text: &str) -> Result<PerDirection<Vec<(u64,
             );
             shares.push(share.map(percent).transpose()?.filter(|share| *share > 0.0));
         }
+        if reader.lenient {
+            cut_at_100(list, &mut shares, &mut reader.differences);
+        }
         Ok(sizes.into_iter().zip(complete(shares, "percentages")?).collect())
     })
+}
+
+/// Cuts shares that add up to more than 100 where they reach it, as fio does if each share is given.
+fn cut_at_100(list: &str, shares: &mut [Option<f64>], differences: &mut Vec<String>) {
+    let sum: f64 = shares.iter().flatten().sum();
+    if sum <= 100.000_001 || shares.contains(&None) {
+        return;
+    }
+    let mut left = 100.0;
+    for share in shares.iter_mut().flatten() {
+        *share = share.min(left);
+        left -= *share;
+    }
+    differences
+        .push(format!("the percentages of \"{list}\" add up to {sum}%: those beyond 100% have no effect, as in fio"));
 }
 
 /// A part of `cmdprio_bssplit=`: size, percent, and class, level and hint if they are given.

@@ -510,9 +510,9 @@ fn existing_device(path: &str, job: &Job) -> Result<(EntryKind, Existing), Error
 
 /// True if a file of this path would stand among the device files: in `/dev`, or below it on the same file system. The
 /// file systems that are mounted below `/dev`, such as `/dev/shm`, hold files of any program.
-fn stands_among_devices(path: &str) -> bool {
+fn stands_among_devices(path: &Path) -> bool {
     let file_system = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.dev());
-    let Some(parent) = Path::new(path).parent().and_then(|parent| fs::canonicalize(parent).ok()) else { return false };
+    let Some(parent) = path.parent().and_then(|parent| fs::canonicalize(parent).ok()) else { return false };
     parent.starts_with("/dev") && file_system(&parent) == file_system(Path::new("/dev"))
 }
 
@@ -525,7 +525,7 @@ pub(crate) fn may_make(path: &str, job: &Job) -> Result<(), Error> {
         "its directory does not exist"
     } else if !job.files.allow_create {
         "it does not exist, and allow_file_create=0 forbids to create it"
-    } else if stands_among_devices(path) {
+    } else if stands_among_devices(Path::new(path)) {
         "no such device: check the name"
     } else {
         return Ok(());
@@ -534,18 +534,25 @@ pub(crate) fn may_make(path: &str, job: &Job) -> Result<(), Error> {
 }
 
 /// Makes the directories that `filename_format` itself names (`d$jobnum/f$filenum`). Directories of `directory=` and
-/// of explicit names must exist already, for a typing error would fill the wrong disk.
+/// of explicit names must exist already, for a typing error would fill the wrong disk. Called as fio, those of explicit
+/// names are made as in fio, but none among the device files.
 fn make_directories(paths: &[String], job: &Job) -> Result<(), Error> {
-    if !job.files.names.is_empty()
-        || job.files.opendir.is_some()
-        || !job.files.format.contains('/')
-        || !job.files.allow_create
-    {
+    let files = &job.files;
+    let may_make = if files.names.is_empty() {
+        files.format.contains('/')
+    } else {
+        files.makes_directories && files.directories.iter().all(|place| Path::new(place).is_dir())
+    };
+    if !may_make || files.opendir.is_some() || !files.allow_create {
         return Ok(());
     }
-    for parent in
-        paths.iter().filter_map(|path| Path::new(path).parent()).filter(|parent| !parent.as_os_str().is_empty())
-    {
+    let is_missing = |place: &&Path| !place.as_os_str().is_empty() && !place.exists();
+    let parents = paths.iter().filter_map(|path| Path::new(path).parent()).filter(is_missing);
+    for parent in parents {
+        let first = parent.ancestors().take_while(is_missing).last().unwrap_or(parent);
+        if stands_among_devices(first) {
+            continue; // refused by the check of the file
+        }
         fs::create_dir_all(parent)
             .map_err(|error| Error::system("cannot create directory", parent.display().to_string(), error))?;
     }
