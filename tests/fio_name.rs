@@ -749,8 +749,8 @@ fn values_are_those_that_fio_reads_and_a_note_says_so() {
     };
     let (said, writes) = totals(&["--size=1m/8"]);
     assert!(writes == 256 && said.contains("\"1m/8\" is 1048576 to fio, and so here"), "{said}");
-    let (said, writes) = totals(&["--size=64k", "--bssplit=4k/100:64k/50"]);
-    assert!(writes == 16 && said.contains("add up to 150%"), "{said}");
+    let (said, writes) = totals(&["--size=64k", "--bssplit=4k/100:64k/100"]);
+    assert!(writes == 16 && said.contains("add up to 200%"), "{said}");
     let (_, writes) = totals(&["--size=64k", "--write_barrier=4"]);
     assert_eq!(writes, 16);
     let refused = fio(directory.path(), &["--name=j", "--size=64k", "--wait_for=nobody"]);

@@ -170,14 +170,17 @@ pub fn bssplit(reader: &mut Reader, text: &str) -> Result<PerDirection<Vec<(u64,
     })
 }
 
-/// Cuts shares that add up to more than 100 where they reach it, as fio does if each share is given.
+/// Cuts shares that add up to more than 100 where they reach it, as fio does if each share is given. The smallest come
+/// first.
 fn cut_at_100(list: &str, shares: &mut [Option<f64>], differences: &mut Vec<String>) {
     let sum: f64 = shares.iter().flatten().sum();
     if sum <= 100.000_001 || shares.contains(&None) {
         return;
     }
     let mut left = 100.0;
-    for share in shares.iter_mut().flatten() {
+    let mut ascending: Vec<&mut f64> = shares.iter_mut().flatten().collect();
+    ascending.sort_by(|a, b| a.total_cmp(b));
+    for share in ascending {
         *share = share.min(left);
         left -= *share;
     }
@@ -614,6 +617,9 @@ mod tests {
         assert_eq!(split.trim, split.write);
         assert!(bssplit(&mut reader, "4k/60:8k/60").unwrap_err().contains("120%"));
         assert!(bssplit(&mut reader, "4k/60:8k/30").unwrap_err().contains("90%"));
+        reader.lenient = true;
+        assert_eq!(bssplit(&mut reader, "4k/100:8k/20").unwrap().read, [(4096, 80.0), (8192, 20.0)]);
+        assert_eq!(bssplit(&mut reader, "4k/60:8k/60").unwrap().read, [(4096, 60.0), (8192, 40.0)]);
     }
 
     #[test]

@@ -533,17 +533,20 @@ pub(crate) fn may_make(path: &str, job: &Job) -> Result<(), Error> {
     Err(Error::usage("cannot use", path, format!("job {}: {hint}", job.name)))
 }
 
+/// True if the directories that a file's name itself names are made.
+fn makes_directories(job: &Job) -> bool {
+    let files = &job.files;
+    match files.names.is_empty() {
+        true => files.format.contains('/'),
+        false => files.makes_directories && files.directories.iter().all(|place| Path::new(place).is_dir()),
+    }
+}
+
 /// Makes the directories that `filename_format` itself names (`d$jobnum/f$filenum`). Directories of `directory=` and
 /// of explicit names must exist already, for a typing error would fill the wrong disk. Called as fio, those of explicit
 /// names are made as in fio, but none among the device files.
 fn make_directories(paths: &[String], job: &Job) -> Result<(), Error> {
-    let files = &job.files;
-    let may_make = if files.names.is_empty() {
-        files.format.contains('/')
-    } else {
-        files.makes_directories && files.directories.iter().all(|place| Path::new(place).is_dir())
-    };
-    if !may_make || files.opendir.is_some() || !files.allow_create {
+    if !makes_directories(job) || job.files.opendir.is_some() || !job.files.allow_create {
         return Ok(());
     }
     let is_missing = |place: &&Path| !place.as_os_str().is_empty() && !place.exists();

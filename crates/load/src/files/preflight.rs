@@ -50,8 +50,7 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
                     continue; // an earlier job decides which files will be there
                 }
                 // Directories of a filename_format are made later.
-                let later =
-                    open::parent_is_missing(path) && job.files.names.is_empty() && job.files.format.contains('/');
+                let later = open::parent_is_missing(path) && super::makes_directories(job);
                 let fresh = (EntryKind::Regular, Existing { bytes: 0, growable: true });
                 files.push(if later { fresh } else { existing_file(path, job)? });
             }
