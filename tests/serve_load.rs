@@ -97,21 +97,7 @@ fn a_job_outlives_a_target_that_is_killed_and_started_again() {
 #[test]
 fn a_target_may_take_longer_than_a_wait_of_the_engine() {
     let place = directory();
-    let target = Served::start(place.path(), &[]);
-    let nqn = format!("nqn={NQN}");
-    let slow = ["avg_read", "p99_read", "avg_write", "p99_write"].map(|kind| format!("{kind}_latency=150000"));
-    let slow: Vec<&str> = slow.iter().map(String::as_str).collect();
-    let listen = ["listen_address.trtype=TCP", "listen_address.traddr=127.0.0.1", "listen_address.trsvcid=0"];
-    for call in [
-        &["nvmf_create_transport", "trtype=tcp"][..],
-        &["bdev_malloc_create", "name=Malloc0", "num_blocks=4096", "block_size=4096"],
-        &[&["bdev_delay_create", "name=Slow", "base_bdev_name=Malloc0"], &slow[..]].concat(),
-        &["nvmf_create_subsystem", &nqn, "allow_any_host=true"],
-        &["nvmf_subsystem_add_ns", &nqn, "namespace.bdev_name=Slow"],
-        &[&["nvmf_subsystem_add_listener", nqn.as_str()], &listen[..]].concat(),
-    ] {
-        target.rpc(call);
-    }
+    let target = Served::slow(place.path(), "bdev_malloc_create", 150_000, 150_000);
     let job = ["run", "--name=j", "--ioengine=nvme_tcp", "--rw=randwrite", "--bs=4k", "--iodepth=4", "--verify=crc32c"];
     let result =
         succeed(place.path(), &[&job[..], &["--size=32k", "--output-format=json", &target.filename(1)]].concat());

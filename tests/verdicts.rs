@@ -2,7 +2,7 @@
 
 mod common;
 use common::loop_device::LoopDevice;
-use common::served::{self, Served};
+use common::served::Served;
 use common::*;
 
 use std::collections::BTreeSet;
@@ -156,20 +156,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 /// A sweep over a device that answers at once, instead of after 20 ms, during a late visit to the middle depth.
 fn of_a_sweep_with_a_lucky_moment(here: &Path) -> BTreeSet<String> {
-    let served = Served::start(here, &[]);
-    let nqn = format!("nqn={}", served::NQN);
-    let slow = ["avg_read_latency=20000", "p99_read_latency=20000", "avg_write_latency=0", "p99_write_latency=0"];
-    let listen = ["listen_address.trtype=TCP", "listen_address.traddr=127.0.0.1", "listen_address.trsvcid=0"];
-    for call in [
-        &["nvmf_create_transport", "trtype=tcp"][..],
-        &["bdev_null_create", "name=Null0", "num_blocks=65536", "block_size=4096"],
-        &[&["bdev_delay_create", "name=Slow", "base_bdev_name=Null0"], &slow[..]].concat(),
-        &["nvmf_create_subsystem", &nqn, "allow_any_host=true"],
-        &["nvmf_subsystem_add_ns", &nqn, "namespace.bdev_name=Slow"],
-        &[&["nvmf_subsystem_add_listener", nqn.as_str()], &listen[..]].concat(),
-    ] {
-        served.rpc(call);
-    }
+    let served = Served::slow(here, "bdev_null_create", 20_000, 0);
     let answer_after = |us: u32| {
         for kind in ["avg_read", "p99_read"] {
             let (kind, us) = (format!("latency_type={kind}"), format!("latency_us={us}"));

@@ -87,6 +87,29 @@ impl Served {
         Served::start(directory, &[arguments, &["--listen", "127.0.0.1:0"]].concat())
     }
 
+    /// A target whose namespace 1 lies on the device "Slow" above "Base": reads and writes take that much longer.
+    /// `base` is the method that creates the device below, of 65,536 blocks of 4 KiB.
+    pub fn slow(directory: &Path, base: &str, read_us: u32, write_us: u32) -> Served {
+        let served = Served::start(directory, &[]);
+        let nqn = format!("nqn={NQN}");
+        let latency = |kind: &str, us: u32| format!("{kind}_latency={us}");
+        let slow = [("avg_read", read_us), ("p99_read", read_us), ("avg_write", write_us), ("p99_write", write_us)];
+        let slow = slow.map(|(kind, us)| latency(kind, us));
+        let slow: Vec<&str> = slow.iter().map(String::as_str).collect();
+        let listen = ["listen_address.trtype=TCP", "listen_address.traddr=127.0.0.1", "listen_address.trsvcid=0"];
+        for call in [
+            &["nvmf_create_transport", "trtype=tcp"][..],
+            &[base, "name=Base", "num_blocks=65536", "block_size=4096"],
+            &[&["bdev_delay_create", "name=Slow", "base_bdev_name=Base"], &slow[..]].concat(),
+            &["nvmf_create_subsystem", &nqn, "allow_any_host=true"],
+            &["nvmf_subsystem_add_ns", &nqn, "namespace.bdev_name=Slow"],
+            &[&["nvmf_subsystem_add_listener", nqn.as_str()], &listen[..]].concat(),
+        ] {
+            served.rpc(call);
+        }
+        served
+    }
+
     /// A target with devices given in one line, on a fixed port that is still free when the target starts again.
     pub fn one_to_restart(directory: &Path, arguments: &[&str]) -> Served {
         let listen = format!("127.0.0.1:{}", free_port());
