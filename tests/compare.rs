@@ -217,6 +217,8 @@ fn sides_that_cannot_take_turns_are_refused() {
     assert!(said.contains("startdelay="), "{said}");
     let said = refused(place.path(), &["compare", "--time=1s", "a.fio", "a.fio"]);
     assert!(said.contains("give --time 8s"), "{said}");
+    let said = refused(place.path(), &["compare", "--hosts=a,b", "a.fio", "a.fio"]);
+    assert!(said.contains("this command runs on one host"), "{said}");
     succeed(place.path(), &["run", "a.fio", "--number_ios=1", "--save=a.json"]);
     let said = refused(place.path(), &["compare", "--time=8s", "a.json", "a.json"]);
     assert!(said.contains("already measured"), "{said}");

@@ -161,11 +161,13 @@ fn ranks_end_with_the_program_that_started_them() {
 fn inside_ranks_end_with_the_program_that_started_them() {
     let place = directory();
     let status = ["--output-format=json", "--status-interval=1", "--runtime=600"];
-    // Ctrl-C: a partial result, of all ranks.
-    let mut child =
-        started(&mut on("a,b", place.path(), &[&status[..], &["--save=result.json"]].concat()), place.path());
+    // Ctrl-C, which a terminal sends to the whole group: a partial result, of all ranks.
+    let mut run = on("a,b", place.path(), &[&status[..], &["--save=result.json"]].concat());
+    std::os::unix::process::CommandExt::process_group(&mut run, 0);
+    let mut child = started(&mut run, place.path());
     wait_for_load(&mut child, place.path());
-    send(child.id() as i32, rustix::process::Signal::INT);
+    let group = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process_group(group, rustix::process::Signal::INT).expect("it is there");
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     let saved = json_file(&place.path().join("result.json"));

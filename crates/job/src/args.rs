@@ -304,13 +304,13 @@ pub static FLAGS: &[Flag] = &[
         i.run.html = Some(v.into());
         Ok(())
     }),
-    // The program takes the option out of the words before the job crate reads them.
+    // Commands that run on many hosts take the option out of the words before the job crate reads them.
     flag(
         "hosts",
         Takes::Value,
         "HOST,...",
         "Run on these hosts, which ssh reaches, a rank on each (docs/hosts.md)",
-        |_, _| Ok(()),
+        |_, _| Err("run, sweep and files take it; this command runs on one host".into()),
     ),
     flag("total-iodepth", Takes::Value, "N", "Divide this depth over all ranks and clones of each job", |i, v| {
         i.run.total_iodepth = Some(v.parse().ok().filter(|depth| *depth > 0).ok_or("give a number from 1")?);

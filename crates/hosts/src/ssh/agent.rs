@@ -8,12 +8,11 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::io::FdFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::frame::Frame;
 use super::{GREETING, LINK};
@@ -30,43 +29,37 @@ const BY_SIGNAL: i32 = 128;
 /// # Errors
 /// The rank cannot be started; standard output is closed.
 pub fn serve(rank: u32, ranks: u32, variables: &[(&str, &str)], words: &[OsString]) -> io::Result<()> {
-    let out = Arc::new(Mutex::new(io::stdout()));
-    let tell = |frame: &Frame| frame.write(&mut *out.lock().unwrap_or_else(PoisonError::into_inner));
-    {
-        let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
-        out.write_all(GREETING)?;
-        out.flush()?;
-    }
+    // Each write is one call, so that frames of several threads do not mix.
+    io::stdout().write_all(GREETING)?;
+    io::stdout().flush()?;
     let (link_in, to_rank) = pipe_with(PipeFlags::CLOEXEC)?;
     let (from_rank, link_out) = pipe_with(PipeFlags::CLOEXEC)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).envs(variables.iter().copied());
     command.env("PLIMSOLL_RANK", rank.to_string()).env("PLIMSOLL_RANKS", ranks.to_string());
     let mut child = start(command, link_in, link_out)?;
-    let pid = Pid::from_child(&child);
-    let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    let (ended, ends) = channel();
-    std::thread::spawn(move || listen(pid, &mut File::from(to_rank)));
-    let (carried, messages) = (ended.clone(), Arc::clone(&out));
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    let mut output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let (messages_end, ends) = channel();
+    let output_ends = messages_end.clone();
+    std::thread::spawn(move || listen(&process, &mut File::from(to_rank)));
     std::thread::spawn(move || {
         let mut from = File::from(from_rank);
         while let Ok(Some(frame)) = Frame::read(&mut from) {
-            if frame.write(&mut *messages.lock().unwrap_or_else(PoisonError::into_inner)).is_err() {
+            if frame.write(&mut io::stdout()).is_err() {
                 break;
             }
         }
-        carried.send(())
+        messages_end.send(())
     });
-    let pieces = Arc::clone(&out);
     std::thread::spawn(move || {
-        let (mut output, mut piece) = (output, vec![0; 1 << 16]);
+        let mut piece = vec![0; 1 << 16];
         while let Ok(length @ 1..) = output.read(&mut piece) {
-            let frame = Frame::Output(piece[..length].to_vec());
-            if frame.write(&mut *pieces.lock().unwrap_or_else(PoisonError::into_inner)).is_err() {
+            if Frame::Output(piece[..length].to_vec()).write(&mut io::stdout()).is_err() {
                 break;
             }
         }
-        ended.send(())
+        output_ends.send(())
     });
     let status = child.wait()?;
     // A clone that outlives its rank would keep the pipes open.
@@ -74,7 +67,7 @@ pub fn serve(rank: u32, ranks: u32, variables: &[(&str, &str)], words: &[OsStrin
         let _ = ends.recv_timeout(PATIENCE);
     }
     let by_signal = || std::os::unix::process::ExitStatusExt::signal(&status).map(|signal| BY_SIGNAL + signal);
-    tell(&Frame::Ended(status.code().or_else(by_signal).unwrap_or(BY_SIGNAL).unsigned_abs()))
+    Frame::Ended(status.code().or_else(by_signal).unwrap_or(BY_SIGNAL).unsigned_abs()).write(&mut io::stdout())
 }
 
 /// Starts the rank with its ends of the pipes, which it alone inherits.
@@ -85,15 +78,16 @@ fn start(mut command: Command, link_in: OwnedFd, link_out: OwnedFd) -> io::Resul
     command.env(LINK, format!("{},{}", link_in.as_raw_fd(), link_out.as_raw_fd())).spawn()
 }
 
-/// Takes frames from standard input until it ends: then nobody is interested in the rank any more.
-fn listen(rank: Pid, to_rank: &mut File) {
+/// Takes frames from standard input until it ends: then nobody is interested in the rank any more. `rank` is a
+/// descriptor of the process, because its number may pass to another process.
+fn listen(rank: &OwnedFd, to_rank: &mut File) {
     let mut input = io::stdin().lock();
     while let Ok(Some(frame)) = Frame::read(&mut input) {
         let carried = match &frame {
             Frame::Message(..) => frame.write(to_rank).is_ok(),
             Frame::Signal(number) => {
                 let signal = Signal::from_named_raw(*number as i32);
-                signal.is_some_and(|signal| kill_process(rank, signal).is_ok())
+                signal.is_some_and(|signal| pidfd_send_signal(rank, signal).is_ok())
             }
             Frame::Output(_) | Frame::Ended(_) => true,
         };
@@ -101,8 +95,7 @@ fn listen(rank: Pid, to_rank: &mut File) {
             break; // the rank has ended, and the agent says so
         }
     }
-    // The rank may have ended already. Its number stays its own until the agent has waited for it, and ends with that.
-    let _ = kill_process(rank, Signal::TERM);
+    let _ = pidfd_send_signal(rank, Signal::TERM); // it may have ended already
     std::thread::sleep(PATIENCE);
-    let _ = kill_process(rank, Signal::KILL);
+    let _ = pidfd_send_signal(rank, Signal::KILL);
 }

@@ -3,6 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -128,6 +129,8 @@ impl Order {
         let host = &self.hosts[number as usize];
         let mut command = Command::new(&self.shell[0]);
         command.args(&self.shell[1..]).arg(host).arg(self.command_line(number));
+        // A terminal sends Ctrl-C to a whole group. The shell must outlive it, or nothing would carry the last words.
+        command.process_group(0);
         let mut shell = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -38,7 +38,7 @@ const ORDER: [usize; 4] = [0, 1, 1, 0];
 const LENGTHS: [u64; 14] = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, LONG, LONG, LONG, LONG];
 /// The turns that warm up.
 const WARM_UP: usize = 2;
-/// Runs without which there is no answer.
+/// The least number of runs that gives an answer.
 const FEWEST_RUNS: u64 = 5;
 /// A difference between the ratios of short and of long turns, as a logarithm, that matters to nobody.
 const NO_MATTER: f64 = 0.003;
@@ -134,7 +134,7 @@ impl Runs<'_, '_> {
         let mut control = Control { stop: self.stop.clone(), progress: Some(&mut tick), ..Control::default() };
         let run = succeeded(crate::run(&plan(self.sides, &turns), &mut control)?)?;
         // A run that was stopped has not had all its turns.
-        if self.stop.load(Ordering::Relaxed) { Ok(None) } else { Pair::of(&run, &turns).map(Some) }
+        if self.stop.load(Ordering::Relaxed) { Ok(None) } else { Pair::of(run, &turns).map(Some) }
     }
 }
 
@@ -203,10 +203,11 @@ struct Pair {
 impl Pair {
     /// # Errors
     /// A side that had done its work before its last turn.
-    fn of(run: &RunResult, schedule: &Schedule) -> Result<Pair, Error> {
+    fn of(mut run: RunResult, schedule: &Schedule) -> Result<Pair, Error> {
+        let jobs = std::mem::take(&mut run.jobs);
         let mut iops = [[0.0; 2]; 2];
         let mut side_of = |side: usize| {
-            let (turns, job) = (&schedule[side], run.jobs.get(side));
+            let (turns, job) = (&schedule[side], jobs.get(side));
             let measured = job.map(|job| &job.slices[..]).filter(|measured| measured.len() == turns.len());
             let measured = measured.ok_or_else(|| ended_early(job))?;
             let of = |wanted: Length| {
