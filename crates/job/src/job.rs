@@ -431,7 +431,9 @@ pub struct Turn {
     pub from_ns: u64,
     /// The measured part begins.
     pub opens_ns: u64,
-    /// The measured part ends, and with it the turn: ops in flight end within the rest.
+    /// The measured part ends.
+    pub closes_ns: u64,
+    /// The turn ends: ops in flight end within the rest. The last turn of a job ends with its measured part.
     pub until_ns: u64,
 }
 

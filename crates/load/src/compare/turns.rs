@@ -1,9 +1,13 @@
 //! Both sides in one run, in short turns: A rests while B works.
 //!
 //! ```text
-//! A ▒███    ▒███▒███    ▒
-//! B     ▒███        ▒███   the first quarter (▒) of a turn is not measured: the other side's requests end meanwhile
+//! A ▒██▒    ▒▒██▒██▒    ▒
+//! B     ▒██▒        ▒▒██   the first quarter of a turn and another one (▒) are not measured
 //! ```
+//!
+//! The requests of the other side end in the first quarter. The other one lies before the measured part, behind it, or
+//! on both sides of it: requests that began together end together, so that parts at the same place in each turn would
+//! all hold a batch too many, or all one too few.
 //!
 //! A drift of the machine lasts longer than a turn, so that both sides share it. A process has a speed of its own (its
 //! place in memory, its processor), so that a comparison takes several runs, and each run gives one ratio.
@@ -27,9 +31,11 @@ const FIRST_NS: u64 = 50_000_000;
 /// Short turns last for at least this time, for this many ops of the slower side, and for this many of its latencies.
 const SHORTEST_NS: u64 = 50_000_000;
 const FEWEST_OPS: f64 = 20.0;
-const LATENCIES: f64 = 5.0;
+const LATENCIES: f64 = 8.0;
 /// The part of each turn that passes before it is measured: one in this number, at least a generation of the queue.
 const SETTLING: u64 = 4;
+/// The part of a short turn by which the measured part moves, from turn to turn: at least a generation, too.
+const MOVING: u64 = 4;
 /// Long turns are this many times as long as short ones.
 const LONG: u64 = 4;
 /// The order of the sides in the turns of one length: a steady drift adds as much to the one side as to the other.
@@ -129,7 +135,7 @@ impl Runs<'_, '_> {
         }
         let (number, first) = (self.number, self.number as usize % 2);
         (self.left_ns, self.number) = (left_ns, number + 1);
-        let turns = schedule(length_ns, first);
+        let turns = schedule(length_ns, number);
         let mut tick = |now: &Progress| (self.watch)(number, first, now);
         let mut control = Control { stop: self.stop.clone(), progress: Some(&mut tick), ..Control::default() };
         let run = succeeded(crate::run(&plan(self.sides, &turns), &mut control)?)?;
@@ -154,8 +160,9 @@ enum Length {
     Long,
 }
 
-/// The turns of a run that begins with the side `first`.
-fn schedule(length_ns: u64, first: usize) -> Schedule {
+/// The turns of the run of this number. Runs begin with either side in turn, and have their measured parts elsewhere.
+fn schedule(length_ns: u64, run: u32) -> Schedule {
+    let first = run as usize % 2;
     let mut turns = Schedule::default();
     let mut from_ns = 0;
     for (number, length) in LENGTHS.into_iter().enumerate() {
@@ -168,12 +175,27 @@ fn schedule(length_ns: u64, first: usize) -> Schedule {
             LONG => Length::Long,
             _ => Length::Short,
         };
-        let until_ns = from_ns + length * length_ns;
-        let turn = Turn { from_ns, opens_ns: from_ns + length * length_ns / SETTLING, until_ns };
+        let (turn_ns, moving_ns) = (length * length_ns, length_ns / MOVING);
+        let opens_ns = from_ns + turn_ns / SETTLING + moved_ns(moving_ns, run, number);
+        let closes_ns = opens_ns + turn_ns - turn_ns / SETTLING - moving_ns;
+        let until_ns = from_ns + turn_ns;
+        let turn = Turn { from_ns, opens_ns, closes_ns, until_ns };
         turns[(side + first) % 2].push((turn, kind));
         from_ns = until_ns;
     }
     turns
+}
+
+/// The time by which the measured part of a turn is moved, within 0..`most_ns`. Both turns that a side has in one
+/// [`ORDER`] lie as far from the middle, so that a steady drift still adds as much to the one side as to the other.
+fn moved_ns(most_ns: u64, run: u32, turn: usize) -> u64 {
+    let Some(measured) = turn.checked_sub(WARM_UP) else { return 0 };
+    let (order, place) = (measured / ORDER.len(), measured % ORDER.len());
+    // Multiples of the golden ratio lie evenly in 0..1, however many there are.
+    let number = run as usize * (LENGTHS.len() - WARM_UP) / ORDER.len() + order;
+    let part = (number as f64 * 0.618_033_988_749_895).fract();
+    let moved_ns = (part * most_ns as f64) as u64;
+    if place < ORDER.len() / 2 { moved_ns } else { most_ns - moved_ns }
 }
 
 /// The plan of a run with these turns, which reports each side as one group.
@@ -295,22 +317,45 @@ mod tests {
 
     #[test]
     fn both_sides_get_the_same_turns_and_never_at_once() {
-        for first in [0, 1] {
-            let schedule = schedule(100, first);
-            assert_eq!(schedule[first][0].0.from_ns, 0);
+        for run in 0..20 {
+            let schedule = schedule(1000, run);
+            assert_eq!(schedule[run as usize % 2][0].0.from_ns, 0);
             let mut all: Vec<Turn> = schedule.iter().flatten().map(|(turn, _)| *turn).collect();
             all.sort_by_key(|turn| turn.from_ns);
             assert!(all.windows(2).all(|two| two[0].until_ns == two[1].from_ns));
-            assert_eq!(all.last().unwrap().until_ns, run_ns(100));
+            assert_eq!(all.last().unwrap().until_ns, run_ns(1000));
+            let is_within = |turn: &Turn| turn.opens_ns >= turn.from_ns + 250 && turn.closes_ns <= turn.until_ns;
+            assert!(all.iter().all(is_within));
             for wanted in [Length::Short, Length::Long] {
                 let of_side = |side: usize| {
                     let turns = schedule[side].iter().filter(move |(_, length)| *length == wanted);
                     turns.map(|(turn, _)| turn)
                 };
                 // A steady drift adds as much to one side as to the other: the turns have the same middle.
-                let middle = |side: usize| of_side(side).map(|turn| turn.opens_ns + turn.until_ns).sum::<u64>();
-                let measured = |side: usize| of_side(side).map(|turn| turn.until_ns - turn.opens_ns).sum::<u64>();
+                let middle = |side: usize| of_side(side).map(|turn| turn.opens_ns + turn.closes_ns).sum::<u64>();
+                let measured = |side: usize| of_side(side).map(|turn| turn.closes_ns - turn.opens_ns).sum::<u64>();
                 assert_eq!((middle(0), measured(0)), (middle(1), measured(1)), "{wanted:?}");
+            }
+        }
+    }
+
+    /// A queue that begins with a turn completes in batches, at multiples of its latency. Turns of both lengths give the
+    /// rate of the batches, as long as the latency is at most that of [`LATENCIES`].
+    #[test]
+    fn requests_that_end_together_have_their_rate() {
+        let turn_ns = 50_000_000;
+        for period_ns in (4..=25).map(|quarter_ms| quarter_ms * 250_000 - 1000) {
+            for wanted in [Length::Short, Length::Long] {
+                let schedules: Vec<Schedule> = (0..40).map(|run| schedule(turn_ns, run)).collect();
+                let turns = schedules.iter().flat_map(|both| both.iter().flatten());
+                let (mut batches, mut measured_ns) = (0, 0);
+                for (turn, _) in turns.filter(|(_, length)| *length == wanted) {
+                    let until = |ns: u64| (ns - turn.from_ns) / period_ns;
+                    batches += until(turn.closes_ns) - until(turn.opens_ns);
+                    measured_ns += turn.closes_ns - turn.opens_ns;
+                }
+                let rate = (batches * period_ns) as f64 / measured_ns as f64;
+                assert!((rate - 1.0).abs() < 0.01, "{period_ns} ns, {wanted:?}: {rate}");
             }
         }
     }

@@ -111,7 +111,7 @@ impl Window {
     /// The window of a turn in a run that starts at `start_ns`. It has fixed ends, whatever the queue does.
     pub fn of_turn(turn: &Turn, start_ns: u64) -> Window {
         let opens = start_ns + turn.opens_ns;
-        let window = Window::new(Rule { extends: false }, start_ns, turn.opens_ns, turn.until_ns - turn.opens_ns);
+        let window = Window::new(Rule { extends: false }, start_ns, turn.opens_ns, turn.closes_ns - turn.opens_ns);
         Window { phase: Phase::Settled(opens), ..window }
     }
 

@@ -122,6 +122,8 @@ fn a_queue_with_a_command_in_a_slow_device_stays() {
     let never = Fault { on: FaultOn::Reads, effect: Effect::Never, one_in: 1, count: None };
     served.target.set_faults("faulty", &[never]).unwrap();
     let stuck = queue.send_command(Host::read_command(2, 0, 8), &[]);
+    // A queue whose command is still on its way may move.
+    raw::until(|| served.target.stats().reactors.iter().any(|reactor| reactor.pending_io == 1));
     for turn in 0..5 {
         served.target.move_queue(NQN, admin.cntlid, 1, 1).unwrap();
         let data = vec![turn; 4096];
