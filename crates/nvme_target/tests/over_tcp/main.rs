@@ -14,7 +14,6 @@ mod departures;
 mod fused;
 mod fuzz;
 mod holes;
-mod hostile;
 mod identity;
 mod journal;
 mod limits;
