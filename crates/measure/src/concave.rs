@@ -7,31 +7,46 @@
 /// plus one that falls from the first `x` to the last: non-negative least squares (Lawson and Hanson, "Solving Least
 /// Squares Problems", 1974, chapter 23).
 pub(crate) fn concave(x: &[f64], y: &[f64], weights: &[f64]) -> Vec<f64> {
-    let ramps = if x.len() > 1 { x.len() } else { 0 };
-    let ramp = |end: usize, at: usize| x.get(end + 1).map_or(x[0] - x[at], |end| x[at].min(*end) - x[0]);
-    // The slopes of the ramps in use; the others are 0.
-    let mut slopes = vec![0.0; ramps];
-    let mut used: Vec<usize> = Vec::new();
     let total: f64 = weights.iter().sum();
-    let level = |slopes: &[f64], at: usize| -> f64 { (0..ramps).map(|end| slopes[end] * ramp(end, at)).sum() };
-    let constant = |slopes: &[f64]| -> f64 {
-        (0..x.len()).map(|at| weights[at] * (y[at] - level(slopes, at))).sum::<f64>() / total
+    let mean = |of: &[f64]| of.iter().zip(weights).map(|(value, weight)| weight * value).sum::<f64>() / total;
+    let product = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).zip(weights).map(|((a, b), w)| w * a * b).sum() };
+    // Deviations from the weighted means take the constant out.
+    let away = |of: &[f64]| -> Vec<f64> {
+        let mean = mean(of);
+        of.iter().map(|value| value - mean).collect()
     };
+    let ramps = if x.len() > 1 { x.len() } else { 0 };
+    let height = |end: usize, at: f64| x.get(end + 1).map_or(x[0] - at, |end| at.min(*end) - x[0]);
+    let ramp = |end: usize| -> Vec<f64> { x.iter().map(|&at| height(end, at)).collect() };
+    let scales: Vec<f64> = (0..ramps).map(ramp).map(|ramp| product(&ramp, &ramp).sqrt()).collect();
+    let ramps: Vec<Vec<f64>> = (0..ramps).map(|end| away(&ramp(end))).collect();
+    let wanted = away(y);
+    let products: Vec<Vec<f64>> = ramps.iter().map(|a| ramps.iter().map(|b| product(a, b)).collect()).collect();
+    let gains: Vec<f64> = ramps.iter().map(|ramp| product(ramp, &wanted)).collect();
+    let slopes = slopes(&products, &gains, &scales, 1e-9 * total.sqrt());
+    let base = mean(y);
+    let level = |at: usize| slopes.iter().zip(&ramps).map(|(slope, ramp)| slope * ramp[at]).sum::<f64>();
+    (0..x.len()).map(|at| base + level(at)).collect()
+}
+
+/// The slopes of the ramps, none of them negative, of the closest curve. `products` are those of the ramps with one
+/// another, `gains` those with the values to fit. A ramp whose gain, in units of its `scales`, is at most `least` adds
+/// nothing.
+fn slopes(products: &[Vec<f64>], gains: &[f64], scales: &[f64], least: f64) -> Vec<f64> {
+    // The slopes of the ramps in use; the others are 0.
+    let mut slopes = vec![0.0; gains.len()];
+    let mut used: Vec<usize> = Vec::new();
     // Each turn takes in a ramp or ends; rounding could let the same one come and go.
-    for _ in 0..3 * ramps {
-        let base = constant(&slopes);
-        let gain = |end: usize| -> f64 {
-            (0..x.len()).map(|at| weights[at] * (y[at] - base - level(&slopes, at)) * ramp(end, at)).sum()
-        };
-        let scale = |end: usize| (0..x.len()).map(|at| weights[at] * ramp(end, at).powi(2)).sum::<f64>().sqrt();
-        let best = (0..ramps).filter(|end| !used.contains(end)).map(|end| (end, gain(end) / scale(end)));
-        let Some((new, _)) = best.filter(|(_, gain)| *gain > 1e-9 * total.sqrt()).max_by(|a, b| a.1.total_cmp(&b.1))
-        else {
+    for _ in 0..3 * gains.len() {
+        let gain = |end: usize| gains[end] - used.iter().map(|&of| products[end][of] * slopes[of]).sum::<f64>();
+        let others = (0..gains.len()).filter(|end| !used.contains(end)).map(|end| (end, gain(end) / scales[end]));
+        let Some((new, _)) = others.filter(|(_, gain)| *gain > least).max_by(|a, b| a.1.total_cmp(&b.1)) else {
             break;
         };
         used.push(new);
         // The best slopes of the ramps in use; those that would turn downwards leave.
-        while let Some(wanted) = solved(&used, ramp, x.len(), y, weights) {
+        while !used.is_empty() {
+            let wanted = solved(&used, products, gains);
             let downwards = |place: &usize| wanted[*place] <= 0.0;
             let part = |place: usize| slopes[used[place]] / (slopes[used[place]] - wanted[place]);
             let step = (0..used.len()).filter(downwards).map(part).fold(1.0, f64::min);
@@ -42,39 +57,18 @@ pub(crate) fn concave(x: &[f64], y: &[f64], weights: &[f64]) -> Vec<f64> {
                 break;
             }
             used.retain(|&end| slopes[end] > 1e-12);
-            (0..ramps).filter(|end| !used.contains(end)).for_each(|end| slopes[end] = 0.0);
+            (0..gains.len()).filter(|end| !used.contains(end)).for_each(|end| slopes[end] = 0.0);
         }
     }
-    let base = constant(&slopes);
-    (0..x.len()).map(|at| base + level(&slopes, at)).collect()
+    slopes
 }
 
-/// The slopes of some ramps that fit best, whatever their signs; None if no ramp is in use.
-fn solved(
-    used: &[usize],
-    ramp: impl Fn(usize, usize) -> f64,
-    points: usize,
-    y: &[f64],
-    weights: &[f64],
-) -> Option<Vec<f64>> {
-    if used.is_empty() {
-        return None;
-    }
-    // Normal equations about the weighted means, which take the constant out.
-    let total: f64 = weights.iter().sum();
-    let mean = |of: &dyn Fn(usize) -> f64| (0..points).map(|at| weights[at] * of(at)).sum::<f64>() / total;
-    let y_mean = mean(&|at| y[at]);
-    let means: Vec<f64> = used.iter().map(|&end| mean(&|at| ramp(end, at))).collect();
-    let away = |place: usize, at: usize| ramp(used[place], at) - means[place];
+/// The slopes of the ramps `used` that fit best, whatever their signs: Gauss and Jordan on the normal equations. Their
+/// matrix is positive definite, for no two ramps are alike.
+fn solved(used: &[usize], products: &[Vec<f64>], gains: &[f64]) -> Vec<f64> {
     let n = used.len();
-    let mut rows: Vec<Vec<f64>> = (0..n)
-        .map(|a| {
-            let with = |of: &dyn Fn(usize) -> f64| (0..points).map(|at| weights[at] * away(a, at) * of(at)).sum();
-            let right = with(&|at| y[at] - y_mean);
-            (0..n).map(|b| with(&|at| away(b, at))).chain([right]).collect()
-        })
-        .collect();
-    // Gauss and Jordan; the matrix is positive definite, for no two ramps are alike.
+    let row = |a: usize| used.iter().map(|&b| products[a][b]).chain([gains[a]]).collect();
+    let mut rows: Vec<Vec<f64>> = used.iter().map(|&a| row(a)).collect();
     for pivot in 0..n {
         let scale = rows[pivot][pivot];
         rows[pivot].iter_mut().for_each(|value| *value /= scale);
@@ -84,7 +78,7 @@ fn solved(
             row.iter_mut().zip(&of).for_each(|(value, of)| *value -= by * of);
         }
     }
-    Some(rows.into_iter().map(|row| row[n]).collect())
+    rows.into_iter().map(|row| row[n]).collect()
 }
 
 #[cfg(test)]
