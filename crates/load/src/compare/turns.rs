@@ -31,7 +31,7 @@ const FIRST_NS: u64 = 50_000_000;
 /// Short turns last for at least this time, for this many ops of the slower side, and for this many of its latencies.
 const SHORTEST_NS: u64 = 50_000_000;
 const FEWEST_OPS: f64 = 20.0;
-const LATENCIES: f64 = 8.0;
+const LATENCIES: f64 = 6.0;
 /// The part of each turn that passes before it is measured: one in this number, at least a generation of the queue.
 const SETTLING: u64 = 4;
 /// The part of a short turn by which the measured part moves, from turn to turn: at least a generation, too.
@@ -191,9 +191,11 @@ fn schedule(length_ns: u64, run: u32) -> Schedule {
 fn moved_ns(most_ns: u64, run: u32, turn: usize) -> u64 {
     let Some(measured) = turn.checked_sub(WARM_UP) else { return 0 };
     let (order, place) = (measured / ORDER.len(), measured % ORDER.len());
-    // Multiples of the golden ratio lie evenly in 0..1, however many there are.
+    // Pairs of multiples lie evenly in the unit square, however many there are (Roberts, "The unreasonable effectiveness
+    // of quasirandom sequences", 2018). Their means meet batches of any length at more places than one number would.
     let number = run as usize * (LENGTHS.len() - WARM_UP) / ORDER.len() + order;
-    let part = (number as f64 * 0.618_033_988_749_895).fract();
+    let [one, other] = [0.754_877_666_246_693, 0.569_840_290_998_053].map(|of| (number as f64 * of).fract());
+    let part = (one + other) / 2.0;
     let moved_ns = (part * most_ns as f64) as u64;
     if place < ORDER.len() / 2 { moved_ns } else { most_ns - moved_ns }
 }
@@ -344,7 +346,7 @@ mod tests {
     #[test]
     fn requests_that_end_together_have_their_rate() {
         let turn_ns = 50_000_000;
-        for period_ns in (4..=25).map(|quarter_ms| quarter_ms * 250_000 - 1000) {
+        for period_ns in (4..=33).map(|quarter_ms| quarter_ms * 250_000 - 1000) {
             for wanted in [Length::Short, Length::Long] {
                 let schedules: Vec<Schedule> = (0..40).map(|run| schedule(turn_ns, run)).collect();
                 let turns = schedules.iter().flat_map(|both| both.iter().flatten());
