@@ -288,12 +288,15 @@ fn the_keep_alive_timer_goes_on_over_moves() {
     assert_clean(&served);
 }
 
-/// Two hosts that ask for more than one reactor can do, on one of two: one of them is moved away.
+/// Hosts that ask for more than one reactor can do, on one of two: one of them is moved away. They are many, so that
+/// the reactor has work while some of them wait for a processor, and a host asks for no more than the buffers of its
+/// connection take: its commands end soon, whether it reads or not.
 #[test]
 fn a_connection_moves_off_a_busy_reactor_by_itself() {
     let served =
         Served::with(Options { reactors: 2, ..Options::default() }, &[("mem", DeviceKind::Memory { bytes: 64 << 20 })]);
-    let pairs: Vec<_> = (0..2).map(|_| Host::pair_with(served.address, true)).collect();
+    const READS: u16 = 4;
+    let pairs: Vec<_> = (0..8).map(|_| Host::pair_with(served.address, true)).collect();
     let controllers: Vec<u16> = pairs.iter().map(|(admin, _)| admin.cntlid).collect();
     for &controller in &controllers {
         served.move_to(controller, 0);
@@ -301,21 +304,21 @@ fn a_connection_moves_off_a_busy_reactor_by_itself() {
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for (_, queue) in &pairs {
-            let capsules: Vec<u8> =
-                (0..32).flat_map(|cid| queue.capsule(&Command { cid, ..Host::read_command(1, 0, 256) }, &[])).collect();
+            let read = |cid| queue.capsule(&Command { cid, ..Host::read_command(1, 0, 256) }, &[]);
+            let capsules: Vec<u8> = (0..READS).flat_map(read).collect();
             let (stream, ends) = (&queue.stream, &ends);
             scope.spawn(move || {
                 // The host counts bytes: what it asks for takes the target longer than the host.
                 let mut scratch = vec![0; 256 << 10];
-                let of_a_read = 32 * ((256 << 9) + 24 + 4 + 4 + 24 + 4);
+                let of_all = usize::from(READS) * ((256 << 9) + 24 + 4 + 4 + 24 + 4);
                 let mut stream = stream;
                 while !ends.load(Ordering::Relaxed) {
                     stream.write_all(&capsules).unwrap();
                     let mut came = 0;
-                    while came < of_a_read {
+                    while came < of_all {
                         came += stream.read(&mut scratch).unwrap();
                     }
-                    assert_eq!(came, of_a_read);
+                    assert_eq!(came, of_all);
                 }
             });
         }
