@@ -880,6 +880,165 @@ fn mdtest_and_ior_as_they_are_typed_print_their_tables() {
     assert!(!place.path().join("io500").exists());
 }
 
+/// The directories below a directory.
+fn directories(place: &Path) -> usize {
+    let below = std::fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
+    below.filter(|path| path.symlink_metadata().unwrap().is_dir()).map(|path| 1 + directories(&path)).sum()
+}
+
+/// Calls of one phase each make, find and remove the same as one call of all; the tree has its rows.
+#[test]
+fn phases_of_mdtest_may_be_calls_of_their_own_and_leave_nothing() {
+    if !has_program("python3") {
+        return;
+    }
+    let place = directory();
+    // The options, the entries that -C makes, and the directories of the tree of two tasks.
+    for (options, made, directories_made) in [
+        ("-n 6", 24, 1),
+        ("-n 6 -F -u", 12, 2),
+        ("-n 6 -D", 12, 1),
+        ("-n 6 -D -u", 12, 2),
+        ("-n 6 -I 3 -F", 12, 2),
+        ("-n 6 -I 3 -u", 24, 4),
+        ("-n 7 -z 1 -b 2 -F", 12, 3),
+        ("-n 6 -z 2 -b 2 -L -F -u", 8, 14),
+        ("-I 2 -z 1 -b 3 -F", 16, 4),
+        ("-I 2 -z 1 -b 3 -L -F -u", 12, 8),
+        ("-n 6 -F -Y", 12, 1),
+        ("-n 3 -u -i 2", 24, 4),
+    ] {
+        let run = |steps: &str| {
+            let output = compat(place.path(), "mdtest", &format!("-d md -w 10 {options} {steps}"));
+            assert!(output.status.success(), "{options} {steps}: {}", stderr(&output));
+            stdout(&output)
+        };
+        let md = place.path().join("md");
+        let there = || (tree(&md).len() + directories(&md), directories(&md));
+        let only_directories = options.contains("-D");
+        run("-C");
+        // The directories of iterations are none of a tree.
+        let of_iterations = std::fs::read_dir(&md).unwrap().flatten();
+        let of_iterations =
+            of_iterations.filter(|entry| entry.file_name().to_string_lossy().starts_with("iteration")).count();
+        assert_eq!(there().0, made + directories_made + of_iterations, "{options}");
+        let text = run("-T");
+        assert!(!text.contains("Tree"), "{text}");
+        if !only_directories {
+            run("-E");
+        }
+        assert_eq!(there().0, made + directories_made + of_iterations, "{options}");
+        assert!(run("-r").contains("Tree removal"), "{options}");
+        assert_eq!(there(), (0, 0), "{options}: {:?}", tree(&md));
+        // The same in one call.
+        let text = run("");
+        for name in ["Tree creation", "Tree removal"] {
+            let line = text.lines().find(|line| line.trim_start().starts_with(name)).expect(&text);
+            assert!(line.split_whitespace().nth(3).unwrap().parse::<f64>().unwrap() > 0.0, "{text}");
+        }
+        assert_eq!(there(), (0, 0), "{options}");
+    }
+}
+
+/// Two tasks share a tree of five directories, and each call takes 20 ms more.
+#[test]
+fn the_rows_of_the_tree_count_its_directories_over_their_time() {
+    if !has_program("python3") || !has_program("strace") {
+        return;
+    }
+    let place = directory();
+    let mut strace = Command::new("strace");
+    strace.args(
+        "-f --seccomp-bpf -qq -o /dev/null -e trace=mkdir,mkdirat -e inject=mkdir,mkdirat:delay_exit=20000".split(' '),
+    );
+    strace.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/compat/mdtest"));
+    strace.args("-F -n 5 -z 4 -b 1 -P -d md".split(' ')).current_dir(place.path());
+    let output = strace.env("PLIMSOLL", env!("CARGO_BIN_EXE_plimsoll")).env("MDTEST_TASKS", "2").output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    let rows: Vec<f64> = text
+        .lines()
+        .filter(|line| line.contains("Tree creation"))
+        .map(|line| line.split_whitespace().nth(3).unwrap().parse().unwrap())
+        .collect();
+    let [rate, seconds] = rows[..] else { panic!("{text}") };
+    assert!(seconds >= 0.1 && (rate * seconds - 5.0).abs() < 0.05, "{text}");
+}
+
+#[test]
+fn a_tree_is_made_and_removed_as_phases_of_their_own() {
+    let place = directory();
+    for (layout, all) in [
+        ("--files-per-dir 5", 12),
+        ("--files-per-dir 5 --shared", 12),
+        ("--files-per-dir 5 --processes 2", 24),
+        ("--files-per-dir 5 --dirs-per-dir 2", 2 * (1 + 2 + 3 + 6)),
+        ("--depth 2 --branching 3", 26),
+        ("--depth 2 --branching 3 --leaves-only", 26),
+        ("--depth 2 --branching 3 --shared", 13),
+    ] {
+        let line = format!("--files 30 --threads 2 {layout} --op");
+        let one = files(place.path(), &format!("{line} make-tree,create,unlink,remove-tree"));
+        for (name, call) in [("make-tree", "mkdir"), ("remove-tree", "rmdir")] {
+            let phase = phase(&one, name);
+            assert_eq!((count(phase, "files"), count(phase, "failed")), (all, 0), "{name} {layout}");
+            assert_eq!(calls(phase, call), all, "{name} {layout}: each directory with one call");
+        }
+        assert_eq!(directories(place.path()), 0, "{layout}");
+        // Calls of their own; directories that are there are none that were made.
+        for (op, counted, there) in
+            [("make-tree", all, all), ("make-tree", 0, all), ("remove-tree", all, 0), ("remove-tree", 0, 0)]
+        {
+            assert_eq!(count(phase(&files(place.path(), &format!("{line} {op}")), op), "files"), counted, "{layout}");
+            assert_eq!(directories(place.path()) as u64, there, "{op} {layout}");
+        }
+    }
+    // The files of others stay, with the directories they are in.
+    files(place.path(), "--op make-tree --files 3 --files-per-dir 1");
+    std::fs::write(place.path().join("thrd000-d0001/foreign"), "mine").unwrap();
+    let left = files(place.path(), "--op remove-tree --files 3 --files-per-dir 1");
+    assert_eq!((count(phase(&left, "remove-tree"), "files"), directories(place.path())), (2, 1));
+    for (line, part) in [
+        ("--op make-tree --iterations 2", "make-tree makes is still there"),
+        ("--op make-tree+create", "phase of its own"),
+    ] {
+        let arguments: Vec<&str> = ["files"].into_iter().chain(line.split(' ')).collect();
+        let refused = run(place.path(), &arguments);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(stderr(&refused).contains(part), "{}", stderr(&refused));
+    }
+}
+
+/// A fault in a call on a directory of the tree is one failure, and the others are made or removed.
+#[test]
+fn a_fault_in_a_tree_is_counted_once() {
+    if !has_program("strace") {
+        return;
+    }
+    for (op, needed, call) in [("make-tree", "", "mkdir,mkdirat"), ("remove-tree", "make-tree", "rmdir,unlinkat")] {
+        for (error, failed) in [("EINTR", 0), ("EIO", 1), ("ENOSPC", 1), ("EDQUOT", 1), ("ESTALE", 1), ("EACCES", 1)] {
+            for goes_on in [false, true] {
+                let place = directory();
+                let shape = "--files 7 --files-per-dir 1";
+                if !needed.is_empty() {
+                    files(place.path(), &format!("--op {needed} {shape}"));
+                }
+                let line = format!("--op {op} {shape} {}", ["", "--continue-on-error"][usize::from(goes_on)]);
+                let (result, status) = with_faults(place.path(), call, &format!("error={error}:when=3"), &line);
+                let what = format!("{op} {error} {goes_on}: {result:#}");
+                let of_phase = phase(&result, op);
+                let left = if failed == 1 && !goes_on { 4 } else { 0 };
+                let done = 7 - failed - left;
+                assert_eq!((count(of_phase, "files"), count(of_phase, "failed")), (done, failed), "{what}");
+                assert_eq!((of_phase["asked"].as_u64(), of_phase["left"].as_u64()), (Some(7), Some(left)), "{what}");
+                assert_eq!(status, i32::from(failed > 0), "{what}");
+                let there = directories(place.path()) as u64;
+                assert_eq!(there, if op == "make-tree" { done } else { 7 - done }, "{what}");
+            }
+        }
+    }
+}
+
 /// Runs `files` while each call in `calls` fails as `injection` says; the phases, and the status.
 fn with_faults(place: &Path, calls: &str, injection: &str, line: &str) -> (Value, i32) {
     let mut strace = std::process::Command::new("strace");

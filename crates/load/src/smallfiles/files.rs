@@ -324,14 +324,7 @@ impl<'a> Files<'a> {
                 false => self.fs.mkdir(&path, DIR_MODE),
             };
             match made {
-                Ok(()) => {
-                    // Mixes make more files than were planned for, and so more directories.
-                    let word = (directory / 64) as usize;
-                    if word >= self.made.len() {
-                        self.made.resize(word + 1, 0);
-                    }
-                    self.made[word] |= 1 << (directory % 64);
-                }
+                Ok(()) => self.note_made(directory),
                 Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
                 Err(error) => {
                     let path = path.to_string_lossy().into_owned();
@@ -349,6 +342,56 @@ impl<'a> Files<'a> {
     fn size(&self, number: u64) -> u64 {
         self.plan.sizes.of(self.seed, self.thread, number)
     }
+    fn note_made(&mut self, directory: u64) {
+        // Mixes make more files than were planned for, and so more directories.
+        let word = (directory / 64) as usize;
+        if word >= self.made.len() {
+            self.made.resize(word + 1, 0);
+        }
+        self.made[word] |= 1 << (directory % 64);
+    }
+
+    /// Makes a directory of the layout, and those above it that come with it. `listed` is the number of these; the ones
+    /// that were there stay as they are.
+    fn make_part_of_the_tree(&mut self, directory: u64) -> Result<(), Failure> {
+        self.listed = 0;
+        for path in self.names.brought_by(directory) {
+            match self.tally.time(Call::Mkdir, || self.fs.mkdir(&path, DIR_MODE)) {
+                Ok(()) => {
+                    self.listed += 1;
+                    self.note_made(directory);
+                }
+                Err(failure) if failure.error.raw_os_error() == Some(libc::EEXIST) => {}
+                Err(failure) => return Err(Failure { path: path.to_string_lossy().into_owned(), ..failure }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a directory of the layout, and those above it that came with it. `listed` is the number of these; the
+    /// ones that hold something, or are none of the layout's, stay.
+    fn remove_part_of_the_tree(&mut self, directory: u64) -> Result<(), Failure> {
+        self.listed = 0;
+        for path in self.names.brought_by(directory).iter().rev() {
+            match self.tally.time(Call::Rmdir, || self.fs.rmdir(path)) {
+                Ok(()) => self.listed += 1,
+                Err(failure) if stays(&failure.error) => break,
+                Err(failure) => return Err(Failure { path: path.to_string_lossy().into_owned(), ..failure }),
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of directories of the layout, with those that are there beyond the planned ones: a mix makes more
+    /// files than were planned for.
+    pub fn directories_there(&mut self) -> u64 {
+        let mut end = self.names.directories();
+        while self.fs.stat(self.names.directory(end)).is_ok() {
+            end += 1;
+        }
+        end
+    }
+
 
     /// The name that file `number` has.
     fn object(&self, number: u64) -> Object {
@@ -623,6 +666,8 @@ impl<'a> Files<'a> {
         self.written.readable(self.size(number))
     }
 
+            Operation::MakeTree => self.make_part_of_the_tree(number),
+            Operation::RemoveTree => self.remove_part_of_the_tree(number),
     fn check_stat(&mut self, is_file: bool, len: u64, number: u64) -> Result<(), Failure> {
         let expected = self.readable(number);
         match is_file {
@@ -881,10 +926,7 @@ impl<'a> Files<'a> {
     /// Removes file `number` under the first of its names that is there, or under all of them. The first name comes
     /// first: a file that has it was not renamed, whoever has the other name.
     fn remove_file(&mut self, number: u64, all: bool) -> Result<(), Failure> {
-        let does = |operation| {
-            self.plan.phases.iter().flat_map(|phase| &phase.operations).any(|(known, _)| *known == operation)
-        };
-        let (renames, puts) = (does(Operation::Rename), does(Operation::SwiftPut));
+        let (renames, puts) = (self.plan.does(Operation::Rename), self.plan.does(Operation::SwiftPut));
         let names = [(Object::File, true), (Object::Renamed, renames), (Object::Temporary, puts)];
         let mut first = Ok(());
         for (object, _) in names.into_iter().filter(|(_, given)| *given) {
@@ -919,19 +961,15 @@ impl<'a> Files<'a> {
     /// failure.
     pub fn remove_directories(&mut self, all: bool) -> Result<(), Failure> {
         let mut first = Ok(());
-        let mut beyond = self.names.directories();
-        while all && self.fs.stat(self.names.directory(beyond)).is_ok() {
-            beyond += 1;
-        }
+        let beyond = if all { self.directories_there() } else { self.names.directories() };
         for directory in 0..(self.made.len() as u64 * 64).max(beyond) {
             let made = self.made.get((directory / 64) as usize).is_some_and(|word| word & (1 << (directory % 64)) != 0);
             if made || (all && directory < beyond) {
                 for path in self.names.ancestry(directory).iter().rev() {
-                    match self.fs.rmdir(path).map_err(|error| (error.raw_os_error(), error)) {
+                    match self.fs.rmdir(path) {
                         Ok(()) => {}
-                        // The directory holds objects of others, belongs to others, or is gone.
-                        Err((Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOTDIR | libc::ENOENT), _)) => break,
-                        Err((_, error)) => {
+                        Err(error) if stays(&error) => break,
+                        Err(error) => {
                             let path = path.to_string_lossy().into_owned();
                             first = first.and(Err(Failure { call: Call::Rmdir, error, path }));
                             break;
@@ -1037,6 +1075,11 @@ enum Bad {
     /// The operation was broken off, because the run is to stop. It is not a failure.
     Stopped,
     /// The name is not one that this run gave.
+/// True if a directory was not removed because it holds objects of others, belongs to others, or is gone.
+fn stays(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOTDIR | libc::ENOENT))
+}
+
     Foreign,
 }
 

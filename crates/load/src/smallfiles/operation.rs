@@ -29,6 +29,8 @@ pub enum Operation {
     Rmdir,
     Readdir,
     LsL,
+    MakeTree,
+    RemoveTree,
     Cleanup,
 }
 
@@ -43,6 +45,8 @@ pub enum Walk {
     Takes(Population),
     /// Goes over the directories that files are in.
     Directories,
+    /// Makes or removes the directories of the layout: each thread its own, or the first thread those that all share.
+    Tree,
     /// Everything that any operation may have made, and the directories it is in.
     All,
 }
@@ -138,6 +142,13 @@ pub const OPERATIONS: &[Row] = &[
     row(Readdir, "readdir", Walk::Directories, "list the directories of the files"),
     row(LsL, "ls-l", Walk::Directories, "list these directories with the attributes of every entry")
         .also(&["readdirplus"]),
+    row(MakeTree, "make-tree", Walk::Tree, "make the directories that files are in, which then stay"),
+    row(
+        RemoveTree,
+        "remove-tree",
+        Walk::Tree,
+        "remove the empty ones of these directories, also those of earlier runs",
+    ),
     row(Cleanup, "cleanup", Walk::All, "remove the files that any operation may have left, and the directories"),
 ];
 

@@ -145,8 +145,12 @@ impl Phase {
                 for operation in phases.iter().filter_map(Phase::only) {
                     let makes = operation.row().walk == Walk::Makes(kind);
                     match operation.row().walk {
+        let last = phases.iter().filter_map(Phase::only).rfind(|operation| operation.row().walk == Walk::Tree);
+        if last == Some(Operation::MakeTree) {
+            return Some(Operation::MakeTree.row().name);
+        }
                         Walk::Makes(other) | Walk::Takes(other) if other != kind => continue,
-                        Walk::Uses(_) | Walk::Directories => continue,
+                        Walk::Uses(_) | Walk::Directories | Walk::Tree => continue,
                         _ => there = makes,
                     }
                     first.get_or_insert(makes.then_some(operation.row().name));
@@ -183,11 +187,10 @@ impl Phase {
             operations.push((operation, weight));
         }
         if operations.len() > 1 {
-            use Operation::{AwaitCreate, Cleanup, DeleteRenamed, Mknod, Truncate};
+            use Operation::{AwaitCreate, Cleanup, DeleteRenamed, MakeTree, Mknod, RemoveTree, Truncate};
             // These operations leave files in a state that the other operations of the mix cannot know.
-            if let Some((operation, _)) =
-                operations.iter().find(|(op, _)| [AwaitCreate, Cleanup, DeleteRenamed, Mknod, Truncate].contains(op))
-            {
+            let alone = [AwaitCreate, Cleanup, DeleteRenamed, MakeTree, Mknod, RemoveTree, Truncate];
+            if let Some((operation, _)) = operations.iter().find(|(op, _)| alone.contains(op)) {
                 return Err(bad(format!(
                     "{} cannot be part of a mix: give it a phase of its own",
                     operation.row().name
@@ -272,13 +275,29 @@ impl Plan {
 
     /// True if an operation makes objects, so that their directories have to be made first.
     pub fn makes_anything(&self) -> bool {
-        let makes = |operation: &Operation| matches!(operation.row().walk, Walk::Makes(_));
-        self.phases.iter().flat_map(|phase| &phase.operations).any(|(operation, _)| makes(operation))
+        self.operations().any(|operation| matches!(operation.row().walk, Walk::Makes(_)))
     }
 
     /// Checks everything that can be checked without a look at the file system.
     ///
     /// # Errors
+    /// The operations of all phases, in their order.
+    fn operations(&self) -> impl Iterator<Item = Operation> {
+        self.phases.iter().flat_map(|phase| &phase.operations).map(|(operation, _)| *operation)
+    }
+
+    /// True if a phase carries out that operation.
+    pub fn does(&self, operation: Operation) -> bool {
+        self.operations().any(|known| known == operation)
+    }
+
+    /// True if a phase makes the directories of the layout before any phase makes something in them.
+    pub fn makes_tree_first(&self) -> bool {
+        let makes = |operation: &Operation| matches!(operation.row().walk, Walk::Makes(_));
+        self.operations().find(|operation| *operation == Operation::MakeTree || makes(operation))
+            == Some(Operation::MakeTree)
+    }
+
     /// The first option that cannot work, with advice.
     pub fn check(&self) -> Result<(), Error> {
         let usage = |what: &str, place: String, hint: &str| Err(Error::usage(what, place, hint));

@@ -18,6 +18,7 @@ use sys::clock::{Clock, monotonic_ns, realtime_ns};
 use super::content::Content;
 use super::fs::{EntryKind, FileSystem};
 use super::gates::{Gates, LEFT, Stop};
+use super::operation::Operation;
 use super::plan::Plan;
 use super::target::Target;
 use super::worker::{self, Desk, Orders, Report};
@@ -121,7 +122,7 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
     };
     let mut result = result.ok_or_else(|| internal("a run has no figures: this is a defect of plimsoll".into()))?;
 
-    if plan.makes_base && plan.cleanup {
+    if plan.makes_base && (plan.cleanup || plan.does(Operation::RemoveTree)) {
         // The removal fails if objects are left in the directory: this run did not make them.
         let _ = match (in_children, &plan.target) {
             (true, Target::Gluster(_)) => in_child(|| Ok(remove_bases(plan, &*plan.target.open()?))),

@@ -265,6 +265,22 @@ impl Names {
         ends.map(|end| CString::new(&path[..end]).unwrap_or_default()).collect()
     }
 
+    /// The part of [`Names::ancestry`] that no directory with a smaller number has: who makes the directories in their
+    /// order makes these with that one.
+    pub fn brought_by(&mut self, directory: u64) -> Vec<CString> {
+        let mut paths = self.ancestry(directory);
+        match self.layout.branches {
+            // Every directory of the tree has a number.
+            Some(branches) if !branches.leaves_only => paths.drain(..paths.len() - 1),
+            _ => {
+                let before = directory.checked_sub(1).map(|before| self.ancestry(before)).unwrap_or_default();
+                let common = paths.iter().zip(&before).take_while(|(path, other)| path == other).count();
+                paths.drain(..common)
+            }
+        };
+        paths
+    }
+
     /// The path that was composed last, for messages.
     pub fn last(&self) -> String {
         String::from_utf8_lossy(self.buffer.strip_suffix(b"\0").unwrap_or(&self.buffer)).into_owned()
@@ -390,6 +406,29 @@ mod tests {
         let mut names = Names::new(&leaves, 0, 1, 9);
         let leaves: Vec<String> = (0..9).map(|directory| text(names.directory(directory)).to_string()).collect();
         assert_eq!(leaves, all[4..]);
+    }
+
+    #[test]
+    fn every_directory_of_a_tree_is_brought_once_after_the_one_it_is_in() {
+        let branches = Branches { depth: 3, branching: 3, leaves_only: false };
+        let leaves = Branches { leaves_only: true, ..branches };
+        for (tree, files, all) in [
+            (layout(), 95, 10),
+            (Layout { dirs_per_dir: Some(4), ..layout() }, 200, 1 + 2 + 5 + 20),
+            (Layout { branches: Some(branches), ..layout() }, 95, 40),
+            (Layout { branches: Some(leaves), ..layout() }, 95, 40),
+        ] {
+            let mut names = Names::new(&tree, 0, 1, files);
+            let mut made = std::collections::HashSet::from([b"/b".to_vec()]);
+            for directory in 0..names.directories() {
+                for path in names.brought_by(directory) {
+                    let path = path.to_bytes();
+                    let above = path.iter().rposition(|&byte| byte == b'/').unwrap();
+                    assert!(made.contains(&path[..above]) && made.insert(path.to_vec()), "{}", path.escape_ascii());
+                }
+            }
+            assert_eq!(made.len() - 1, all);
+        }
     }
 
     #[test]

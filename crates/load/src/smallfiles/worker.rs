@@ -147,7 +147,7 @@ struct Span {
 impl<'a> Worker<'a> {
     fn prepare(&mut self) -> Result<(), Failure> {
         let plan = self.orders.plan;
-        match plan.makes_anything() && !plan.make_dirs_on_demand {
+        match plan.makes_anything() && !plan.make_dirs_on_demand && !plan.makes_tree_first() {
             true => self.files.make_directories(),
             false => Ok(()),
         }
@@ -180,10 +180,11 @@ impl<'a> Worker<'a> {
     }
 
     /// Removes the directories that this run made, if nothing that it made is left: nobody wants them then. Other hosts
-    /// may still work in directories that they share, so that a run on many hosts leaves its directories alone.
+    /// may still work in directories that they share, so that a run on many hosts leaves its directories alone. Those
+    /// that `make-tree` makes wait for `remove-tree`.
     fn remove_empty_directories(&mut self) {
         let Orders { plan, .. } = self.orders;
-        if plan.among.is_some() || plan.abroad.is_some() {
+        if plan.among.is_some() || plan.abroad.is_some() || plan.does(Operation::MakeTree) {
             return;
         }
         self.publish();
@@ -365,7 +366,10 @@ impl<'a> Worker<'a> {
             gates.tell(index, loop_state.done + self.files.tally.work.failed);
         }
         let end_ns = monotonic_ns();
-        gates.finish(index, end_ns);
+        // A thread without work is not the first one through: the others are not uneven.
+        if loop_state.asked > 0 {
+            gates.finish(index, end_ns);
+        }
         gates.publish(thread as usize, &self.files.tally.work);
         let cpu = cpu_usage().since(&cpu_before);
         let times = loop_state.times.take();
@@ -444,6 +448,9 @@ impl<'a> Worker<'a> {
             }
             Walk::Directories => Span { first: 0, end: self.files.names.directories() },
             Walk::All => Span { first: 0, end: plan.files.max(self.files.files.end) },
+            Walk::Tree if plan.layout.shared && plan.number_of(self.orders.thread) > 0 => Span { first: 0, end: 0 },
+            Walk::Tree if operation == Operation::RemoveTree => Span { first: 0, end: self.files.directories_there() },
+            Walk::Tree => Span { first: 0, end: self.files.names.directories() },
         };
         // Directories that are shared are listed by one thread each.
         let (first, step) = match walk {
@@ -460,7 +467,12 @@ impl<'a> Worker<'a> {
         let mut number = first;
         while number < span.end && self.goes_on(state) {
             self.moves(walk, number);
-            let chosen = shuffled.as_ref().map_or(number, |order| span.first + order.at(number - span.first));
+            let chosen = match &shuffled {
+                Some(order) => span.first + order.at(number - span.first),
+                // A directory goes after those in it, which have larger numbers.
+                None if operation == Operation::RemoveTree => span.end - 1 - number,
+                None => number,
+            };
             self.one(operation, chosen, false, &mut operations[0], state);
             number += step;
         }
@@ -549,7 +561,7 @@ impl<'a> Worker<'a> {
                 away.or_else(|| (range.len() > 0).then(|| range.first + random.below(range.len())))
             }
             Walk::Directories => Some(random.below(self.files.names.directories())),
-            Walk::All => None,
+            Walk::Tree | Walk::All => None,
         }
     }
 
@@ -610,12 +622,14 @@ impl<'a> Worker<'a> {
         match outcome {
             // Files that were not there are counted apart.
             Ok(()) if self.files.tally.missing > missing => state.done += 1,
-            Ok(()) if operation.row().walk == Walk::All && self.files.listed == 0 => state.done += 1,
+            Ok(()) if matches!(operation.row().walk, Walk::All | Walk::Tree) && self.files.listed == 0 => {
+                state.done += 1
+            }
             Ok(()) => {
                 let work = &mut self.files.tally.work;
                 work.directories += u64::from(operation.row().walk == Walk::Directories);
                 work.files += match operation.row().walk {
-                    Walk::All => self.files.listed,
+                    Walk::All | Walk::Tree => self.files.listed,
                     Walk::Directories if !mixed => self.files.listed,
                     _ => 1,
                 };
