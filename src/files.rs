@@ -134,6 +134,20 @@ fn command() -> Command {
         .arg(flag("verify", "Compare contents, sizes and attributes with the values written"))
         .arg(value("xattr-size", "BYTES", "Bytes of an extended attribute").value_parser(bytes).default_value("256"))
         .arg(count("xattr-count", "N", "1", "Extended attributes of each file"))
+        .arg(
+            value("limit-read", "BYTES", "Bytes that each thread reads in a second at most")
+                .value_parser(bytes)
+                .alias("limitread"),
+        )
+        .arg(
+            value("limit-write", "BYTES", "Bytes that each thread writes in a second at most")
+                .value_parser(bytes)
+                .alias("limitwrite"),
+        )
+        .arg(
+            flag("drop-caches", "Write out, and drop the kernel's caches before each phase; needs root")
+                .alias("dropcache"),
+        )
         .arg(value("pause", "TIME", "Pause after each file (us unless a unit is given)").value_parser(pause))
         .arg(
             flag("auto-pause", "Pause after each file for a tenth of the mean response time, for each thread")
@@ -326,6 +340,9 @@ fn plan(matches: &ArgMatches, ranks: u32) -> anyhow::Result<Plan> {
         auto_pause: flag("auto-pause"),
         record_parts,
         response_times: matches.get_one("response-times").cloned(),
+        limit_read: matches.get_one("limit-read").copied(),
+        limit_write: matches.get_one("limit-write").copied(),
+        drop_caches: flag("drop-caches"),
     })
 }
 

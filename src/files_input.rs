@@ -133,9 +133,8 @@ fn translated(
         "record-time-size" | "record-ctime-size" if !truth(value)? => Ok(Vec::new()),
         "shared" if ["threads", "ranks"].contains(&value) => option("shared", value.to_string()),
         "fsync" | "hash-into-dirs" | "auto-pause" | "incompressible" | "random" | "direct" | "cleanup"
-        | "leaves-only" | "random-order" | "continue-on-error" | "no-latency" | "json" | "shared" | "verify" => {
-            flag(name)
-        }
+        | "leaves-only" | "random-order" | "continue-on-error" | "no-latency" | "json" | "shared" | "verify"
+        | "drop-caches" => flag(name),
         "pause" => option("pause", value.to_string()),
         // An input file within an input file would have no end.
         _ if name != "input" && knows(name) => option(name, value.to_string()),

@@ -1039,6 +1039,77 @@ fn a_fault_in_a_tree_is_counted_once() {
     }
 }
 
+/// Reads and writes of 64 KiB at 640 KiB/s begin 0.1 s after each other. Each thread has a limit of its own, and the
+/// pause is in no latency.
+#[test]
+fn a_thread_reads_and_writes_no_faster_than_its_limit() {
+    let place = directory();
+    let line = "--files 3 --size 128k --record 64k --threads 2 --op create,read";
+    for (limit, limited, free) in [("--limit-write 640k", "create", "read"), ("--limitread 640k", "read", "create")] {
+        let result = files(place.path(), &format!("{line} {limit}"));
+        let seconds = |name: &str| phase(&result, name)["runtime_ns"].as_u64().unwrap() as f64 / 1e9;
+        // Six records: the sixth begins after five turns.
+        assert!(seconds(limited) >= 0.5, "{limit}: {}", seconds(limited));
+        assert!(seconds(limited) > seconds(free), "{limit}: {} {}", seconds(limited), seconds(free));
+        assert_eq!(count(phase(&result, limited), "bytes"), 6 * 128 * 1024);
+        let call = if limited == "read" { "read" } else { "write" };
+        let all = phase(&result, limited)["calls"].as_array().unwrap();
+        let latency = &all.iter().find(|found| found["call"] == call).unwrap()["lat_ns"];
+        let mean_ns = latency["sum"].as_str().unwrap().parse::<f64>().unwrap() / latency["count"].as_f64().unwrap();
+        assert!(mean_ns < 1e8, "{limit}: {mean_ns}");
+        files(place.path(), "--files 3 --threads 2 --op cleanup");
+    }
+    // The end of the phase comes before the turn.
+    let slow = run(
+        place.path(),
+        &["files", "--json", "--op=create", "--size=8k", "--record=4k", "--limit-write=1", "--runtime=200ms"],
+    );
+    assert!(slow.status.success(), "{}", stderr(&slow));
+    let refused = run(place.path(), &["files", "--op=create", "--limit-write=0"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("--limit-write"), "{}", stderr(&refused));
+}
+
+/// The kernel gets the order before each phase. The order has no effect here: other programs need their caches.
+#[test]
+fn caches_are_dropped_before_each_phase_or_the_run_says_why_not() {
+    if !has_program("strace") || !is_root("drop caches") {
+        return;
+    }
+    let place = directory();
+    let drops = |injection: &str, processes: &str| {
+        let log = place.path().join("log");
+        let mut strace = Command::new("strace");
+        strace.args([
+            "-f",
+            "--seccomp-bpf",
+            "-qq",
+            "-e",
+            "trace=write,openat,syncfs",
+            "-P",
+            "/proc/sys/vm/drop_caches",
+        ]);
+        strace.args(["-e", injection, "-o"]).arg(&log).arg(env!("CARGO_BIN_EXE_plimsoll"));
+        strace.args("files --json --files 3 --drop-caches --op create,read,unlink".split(' ')).arg(processes);
+        let output = strace.current_dir(place.path()).output().unwrap();
+        (output, std::fs::read_to_string(log).unwrap().matches("\"3\"").count())
+    };
+    for processes in ["--processes=1", "--processes=2"] {
+        let (output, dropped) = drops("inject=write:retval=1", processes);
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(dropped, 3, "once for each phase");
+        let (output, dropped) = drops("inject=write:error=EIO:when=2", processes);
+        assert_eq!((output.status.code(), dropped), (Some(1), 2), "{}", stderr(&output));
+        assert!(stderr(&output).contains("/proc/sys/vm/drop_caches"), "{}", stderr(&output));
+        assert_eq!(count(phase(&json(&output), "create"), "files"), if processes.ends_with('2') { 6 } else { 3 });
+        let _ = files(place.path(), &format!("--files 3 --op cleanup {processes}"));
+        let (output, dropped) = drops("inject=openat:error=EROFS", processes);
+        assert_eq!((output.status.code(), dropped), (Some(2), 0), "{}", stderr(&output));
+        assert!(stderr(&output).contains("--drop-caches needs root"), "{}", stderr(&output));
+        assert!(tree(place.path()).iter().all(|path| path.ends_with("log")), "it has touched nothing");
+    }
+}
+
 /// Runs `files` while each call in `calls` fails as `injection` says; the phases, and the status.
 fn with_faults(place: &Path, calls: &str, injection: &str, line: &str) -> (Value, i32) {
     let mut strace = std::process::Command::new("strace");

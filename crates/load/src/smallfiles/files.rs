@@ -9,10 +9,11 @@ use std::io;
 use job::workload::permutation::Permutation;
 use job::workload::random::{Random, mix};
 use sys::buffer::{Buffer, Memory};
-use sys::clock::monotonic_ns;
+use sys::clock::{monotonic_ns, sleep_until_ns};
 
 use super::content::{Content, FileId};
 use super::fs::{EntryKind, FileSystem, Handle, Stat};
+use super::limit::Limit;
 use super::listing::{Holdings, Listing};
 use super::operation::{Operation, Population, Walk};
 use super::plan::Plan;
@@ -85,6 +86,8 @@ pub(super) struct Files<'a> {
     renames_by_replacing: bool,
     /// Returns true when waits must end.
     stopped: &'a dyn Fn() -> bool,
+    reads: Limit,
+    writes: Limit,
     /// The time of `CLOCK_MONOTONIC` at which the phase ends, whatever is left of it.
     pub deadline_ns: Option<u64>,
     /// Number of entries in the directory that was listed last, or of objects that the last clean-up of a number found.
@@ -102,6 +105,8 @@ pub(super) struct Files<'a> {
 
 const FILE_MODE: u32 = 0o666;
 const DIR_MODE: u32 = 0o755;
+/// The longest sleep without a look at whether the run is to stop: nobody who presses Ctrl-C notices it.
+pub(super) const LONGEST_SLEEP_NS: u64 = 20_000_000;
 
 impl<'a> Files<'a> {
     /// A run that has made no file yet. [`Files::is_there`] finds files that an earlier run left behind.
@@ -140,6 +145,8 @@ impl<'a> Files<'a> {
             foreign: BTreeMap::new(),
             renames_by_replacing: false,
             stopped,
+            reads: Limit::of(plan.limit_read),
+            writes: Limit::of(plan.limit_write),
             deadline_ns: None,
             listed: 0,
             absent: None,
@@ -335,13 +342,6 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    fn id(&self, number: u64) -> FileId {
-        FileId { thread: self.thread, file: number }
-    }
-
-    fn size(&self, number: u64) -> u64 {
-        self.plan.sizes.of(self.seed, self.thread, number)
-    }
     fn note_made(&mut self, directory: u64) {
         // Mixes make more files than were planned for, and so more directories.
         let word = (directory / 64) as usize;
@@ -392,6 +392,13 @@ impl<'a> Files<'a> {
         end
     }
 
+    fn id(&self, number: u64) -> FileId {
+        FileId { thread: self.thread, file: number }
+    }
+
+    fn size(&self, number: u64) -> u64 {
+        self.plan.sizes.of(self.seed, self.thread, number)
+    }
 
     /// The name that file `number` has.
     fn object(&self, number: u64) -> Object {
@@ -445,6 +452,7 @@ impl<'a> Files<'a> {
             }
             let record = &mut self.buffer.as_mut_slice()[..len];
             self.content.fill(record, id, offset + at, generation);
+            self.await_turn(Call::Write, len)?;
             let mut done = 0;
             while done < len {
                 let rest = &self.buffer.as_slice()[done..len];
@@ -474,6 +482,7 @@ impl<'a> Files<'a> {
             if index > 0 {
                 self.go_on()?;
             }
+            self.await_turn(Call::Read, len)?;
             let mut done = 0;
             while done < len {
                 let room = &mut self.buffer.as_mut_slice()[done..len];
@@ -657,6 +666,8 @@ impl<'a> Files<'a> {
                 self.listed = entries;
                 self.check_listing(Call::ReaddirStat, number, mixed)
             }
+            Operation::MakeTree => self.make_part_of_the_tree(number),
+            Operation::RemoveTree => self.remove_part_of_the_tree(number),
             Operation::Cleanup => self.clean(number),
         }
     }
@@ -666,8 +677,6 @@ impl<'a> Files<'a> {
         self.written.readable(self.size(number))
     }
 
-            Operation::MakeTree => self.make_part_of_the_tree(number),
-            Operation::RemoveTree => self.remove_part_of_the_tree(number),
     fn check_stat(&mut self, is_file: bool, len: u64, number: u64) -> Result<(), Failure> {
         let expected = self.readable(number);
         match is_file {
@@ -848,6 +857,23 @@ impl<'a> Files<'a> {
                 let error = io::Error::other(Bad::Stopped);
                 Err(Failure { call: Call::Close, error, path: String::new() })
             }
+        }
+    }
+
+    /// Waits until a read or write of `bytes` bytes keeps to the limit; breaks off if the phase ends before.
+    fn await_turn(&mut self, call: Call, bytes: usize) -> Result<(), Failure> {
+        let limit = if call == Call::Read { &mut self.reads } else { &mut self.writes };
+        let Some(turn_ns) = limit.turn_ns(monotonic_ns, bytes) else { return Ok(()) };
+        loop {
+            let now_ns = monotonic_ns();
+            if now_ns >= turn_ns {
+                return Ok(());
+            }
+            self.go_on()?;
+            if self.deadline_ns.is_some_and(|deadline_ns| now_ns >= deadline_ns) {
+                return Err(Failure { call, error: io::Error::other(Bad::Stopped), path: String::new() });
+            }
+            sleep_until_ns(turn_ns.min(now_ns + LONGEST_SLEEP_NS));
         }
     }
 
@@ -1049,6 +1075,11 @@ impl Written {
     }
 }
 
+/// True if a directory was not removed because it holds objects of others, belongs to others, or is gone.
+fn stays(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOTDIR | libc::ENOENT))
+}
+
 /// True if an object was removed, false if there was none.
 fn was_there(outcome: Result<(), Failure>) -> Result<bool, Failure> {
     match outcome {
@@ -1075,11 +1106,6 @@ enum Bad {
     /// The operation was broken off, because the run is to stop. It is not a failure.
     Stopped,
     /// The name is not one that this run gave.
-/// True if a directory was not removed because it holds objects of others, belongs to others, or is gone.
-fn stays(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOTDIR | libc::ENOENT))
-}
-
     Foreign,
 }
 

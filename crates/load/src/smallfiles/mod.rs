@@ -11,6 +11,7 @@ mod fs;
 mod gates;
 pub(crate) mod gluster;
 mod gun;
+mod limit;
 mod listing;
 mod operation;
 pub mod perf_tool;

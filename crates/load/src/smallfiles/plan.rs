@@ -88,6 +88,12 @@ pub struct Plan {
     pub record_parts: Option<u64>,
     /// The directory that gets a file of response times from each thread.
     pub response_times: Option<PathBuf>,
+    /// Bytes that each thread reads in a second at most.
+    pub limit_read: Option<u64>,
+    /// Bytes that each thread writes in a second at most.
+    pub limit_write: Option<u64>,
+    /// True if the caches of the kernel are emptied before each phase.
+    pub drop_caches: bool,
 }
 
 /// The files of another rank.
@@ -139,16 +145,16 @@ impl Phase {
     /// The name of the operation that keeps phases from being carried out twice: it makes objects anew which are still
     /// there when all phases are over. None if they can be repeated, as far as single operations tell.
     pub fn unrepeatable(phases: &[Phase]) -> Option<&'static str> {
+        let last = phases.iter().filter_map(Phase::only).rfind(|operation| operation.row().walk == Walk::Tree);
+        if last == Some(Operation::MakeTree) {
+            return Some(Operation::MakeTree.row().name);
+        }
         [Population::Files, Population::Directories, Population::Symlinks, Population::Links].into_iter().find_map(
             |kind| {
                 let (mut first, mut there) = (None, false);
                 for operation in phases.iter().filter_map(Phase::only) {
                     let makes = operation.row().walk == Walk::Makes(kind);
                     match operation.row().walk {
-        let last = phases.iter().filter_map(Phase::only).rfind(|operation| operation.row().walk == Walk::Tree);
-        if last == Some(Operation::MakeTree) {
-            return Some(Operation::MakeTree.row().name);
-        }
                         Walk::Makes(other) | Walk::Takes(other) if other != kind => continue,
                         Walk::Uses(_) | Walk::Directories | Walk::Tree => continue,
                         _ => there = makes,
@@ -245,6 +251,9 @@ impl Plan {
             auto_pause: false,
             record_parts: None,
             response_times: None,
+            limit_read: None,
+            limit_write: None,
+            drop_caches: false,
         }
     }
 
@@ -273,14 +282,6 @@ impl Plan {
         self.runtime_ns.is_some() || self.finish_first
     }
 
-    /// True if an operation makes objects, so that their directories have to be made first.
-    pub fn makes_anything(&self) -> bool {
-        self.operations().any(|operation| matches!(operation.row().walk, Walk::Makes(_)))
-    }
-
-    /// Checks everything that can be checked without a look at the file system.
-    ///
-    /// # Errors
     /// The operations of all phases, in their order.
     fn operations(&self) -> impl Iterator<Item = Operation> {
         self.phases.iter().flat_map(|phase| &phase.operations).map(|(operation, _)| *operation)
@@ -298,6 +299,14 @@ impl Plan {
             == Some(Operation::MakeTree)
     }
 
+    /// True if an operation makes objects, so that their directories have to be made first.
+    pub fn makes_anything(&self) -> bool {
+        self.operations().any(|operation| matches!(operation.row().walk, Walk::Makes(_)))
+    }
+
+    /// Checks everything that can be checked without a look at the file system.
+    ///
+    /// # Errors
     /// The first option that cannot work, with advice.
     pub fn check(&self) -> Result<(), Error> {
         let usage = |what: &str, place: String, hint: &str| Err(Error::usage(what, place, hint));
@@ -341,6 +350,11 @@ impl Plan {
                     format!("with --size {}", self.sizes),
                     "O_DIRECT needs multiples of the block size: give sizes that are multiples of 512 (most often 4096), no exponential ones",
                 );
+            }
+        }
+        for (name, limit) in [("--limit-read", self.limit_read), ("--limit-write", self.limit_write)] {
+            if limit == Some(0) {
+                return usage(name, "0".into(), "give at least 1 byte a second, or leave it out");
             }
         }
         if self.finish_even && self.runtime_ns.is_none() {

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::{Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -65,6 +65,7 @@ pub struct Moment<'a> {
 
 const POLL: Duration = Duration::from_micros(500);
 const PROGRESS_NS: u64 = 200_000_000;
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 /// Runs a plan.
 ///
@@ -92,6 +93,9 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
     if let Some(directory) = &plan.response_times {
         std::fs::create_dir_all(directory)
             .map_err(|error| Error::system("cannot make directory", directory.display().to_string(), error))?;
+    }
+    if plan.drop_caches {
+        file_that_drops_caches()?;
     }
     let storage = storage::of(local_path(plan));
     let disks = DiskWatch::start(&storage);
@@ -327,6 +331,27 @@ fn local_path(plan: &Plan) -> Option<&Path> {
     (plan.target == Target::Posix).then(|| Path::new(OsStr::from_bytes(plan.layout.base.to_bytes())))
 }
 
+/// Writes out what the file systems of the run have in memory, then lets the kernel forget all that it need not keep:
+/// contents, names and attributes.
+fn drop_caches(plan: &Plan) -> Result<(), Error> {
+    let bases = plan.layout.bases().filter(|_| plan.target == Target::Posix);
+    for path in bases.map(|base| Path::new(OsStr::from_bytes(base.to_bytes()))) {
+        File::open(path)
+            .and_then(|base| sys::file::sync_file_system(&base))
+            .map_err(|error| Error::system("cannot write out the file system of", path.display().to_string(), error))?;
+    }
+    let all = b"3"; // contents, names and attributes
+    file_that_drops_caches()?.write_all(all).map_err(|error| Error::system("cannot write to", DROP_CACHES, error))
+}
+
+/// Opens the file that drops the caches, for a look before the run touches anything, too.
+fn file_that_drops_caches() -> Result<File, Error> {
+    File::options().write(true).open(DROP_CACHES).map_err(|error| {
+        let hint = "--drop-caches needs root, and a /proc/sys that can be written";
+        Error::system("cannot open", DROP_CACHES, error).hint(hint)
+    })
+}
+
 /// Does `work` in a child process: for libraries that must not be open in a process that forks.
 fn in_child<T: serde::Serialize + serde::de::DeserializeOwned>(
     work: impl FnOnce() -> Result<T, Error>,
@@ -394,7 +419,8 @@ fn one_process(orders: Orders, control: &mut Control, figures: &mut Figures) -> 
         let mut conductor = Conductor::new(orders);
         conductor.phases(control, &mut || true);
         if let (Some(of), None | Some(Ok(_))) = (desk.take(), &held) {
-            figures(Reports { of, lost: Vec::new(), error: None }, std::mem::take(&mut conductor.pulse), control);
+            let error = conductor.failure.take();
+            figures(Reports { of, lost: Vec::new(), error }, std::mem::take(&mut conductor.pulse), control);
         }
         conductor.clean_up(control, &mut || true);
         let left_behind = join(threads);
@@ -459,7 +485,8 @@ fn processes(orders: Orders, control: &mut Control, figures: &mut Figures) -> Re
     }
     let mut conductor = Conductor::new(orders);
     conductor.phases(control, &mut || crowd.look_after());
-    let reports = crowd.reports();
+    let mut reports = crowd.reports();
+    reports.error = reports.error.or(conductor.failure.take());
     let worked = reports.of.iter().any(|report| !report.phases.is_empty());
     if worked || reports.lost.is_empty() {
         figures(reports, std::mem::take(&mut conductor.pulse), control);
@@ -599,6 +626,8 @@ struct Conductor<'a> {
     /// The time at which the phase that runs began.
     began_ns: u64,
     next_progress_ns: u64,
+    /// The reason why the conductor has ended the run.
+    failure: Option<JobError>,
 }
 
 /// Watches the child processes; true if all have ended.
@@ -606,7 +635,8 @@ type LookAfter<'a> = dyn FnMut() -> bool + 'a;
 
 impl<'a> Conductor<'a> {
     fn new(orders: Orders<'a>) -> Conductor<'a> {
-        Conductor { orders, pulse: Pulse::of(orders.plan), began_ns: monotonic_ns(), next_progress_ns: 0 }
+        let pulse = Pulse::of(orders.plan);
+        Conductor { orders, pulse, began_ns: monotonic_ns(), next_progress_ns: 0, failure: None }
     }
 
     /// Conducts all phases, until every thread has left its report.
@@ -616,6 +646,13 @@ impl<'a> Conductor<'a> {
         for phase in 0..last {
             self.wait_for(phase as u64 + 1, phase, control, look_after);
             if gates.stopped() != Stop::No {
+                break;
+            }
+            if plan.drop_caches
+                && let Err(error) = drop_caches(plan)
+            {
+                self.failure = Some(JobError { errno: error.errno(), message: error.to_string() });
+                gates.stop(Stop::Failed);
                 break;
             }
             // The start is so near that nobody notices the wait, and so far that every thread sleeps until it by then.

@@ -12,7 +12,7 @@ use measure::schema::{JobError, OperationResult, PhaseResult, ThreadResult, Veri
 use sys::clock::{Clock, monotonic_ns, realtime_ns, sleep_until_ns};
 
 use super::content::Content;
-use super::files::Files;
+use super::files::{Files, LONGEST_SLEEP_NS};
 use super::fs::FileSystem;
 use super::gates::{Gates, LEFT, Stop};
 use super::operation::{Operation, Population, Walk};
@@ -683,9 +683,6 @@ impl<'a> Worker<'a> {
 /// The part of the mean response time, for each thread of the run, that `--auto-pause` pauses after a file: all threads
 /// together then leave the storage alone for about a tenth of the time.
 const AUTO_PAUSE: f64 = 0.1;
-
-/// The longest sleep without a look at the gates: nobody who presses Ctrl-C notices it.
-const LONGEST_SLEEP_NS: u64 = 20_000_000;
 
 /// The counts of one operation of a phase.
 struct Done {
