@@ -588,6 +588,49 @@ fn a_full_disk_is_named_by_every_operation_that_writes() {
     }
 }
 
+/// On a file system that can only be read each operation does its work, or fails with one line; nothing changes.
+#[test]
+fn every_operation_says_that_a_file_system_is_read_only() {
+    let Some(mount) = Mount::new("tmpfs", "size=4m") else { return };
+    let place = mount.path();
+    let remount = |how: &str| {
+        let mut command = Command::new("mount");
+        let done = command.args(["-o", &format!("remount,{how}")]).arg(place).status().unwrap();
+        assert!(done.success(), "remount,{how}");
+    };
+    let only_read =
+        ["read", "stat", "getxattr", "swift-get", "readlink", "stat-dir", "readdir", "ls-l", "await-create"];
+    let more = [("mknod", ""), ("make-tree", ""), ("remove-tree", "make-tree")];
+    for (operation, needed) in NEEDS.iter().chain(&more) {
+        if !needed.is_empty() {
+            succeed(place, &["files", "--op", needed, "--files", "3"]);
+        }
+        let before = (tree(place), directories(place));
+        remount("ro");
+        let output = run(place, &["files", "--json", "--op", operation, "--files", "3"]);
+        remount("rw");
+        let said = stderr(&output);
+        match only_read.contains(operation) {
+            true => assert!(output.status.success(), "{operation}: {said}"),
+            false => {
+                assert_eq!(output.status.code(), Some(1), "{operation}: {said}");
+                assert_eq!((said.lines().count(), said.matches("Read-only").count()), (1, 1), "{operation}: {said}");
+                assert_eq!(json(&output)["ended"], "failed", "{operation}");
+            }
+        }
+        assert_eq!((tree(place), directories(place)), before, "{operation}");
+        succeed(place, &["files", "--op", "cleanup", "--files", "3"]);
+    }
+    if has_program("python3") {
+        std::fs::create_dir(place.join("md")).unwrap();
+        remount("ro");
+        let output = compat(place, "mdtest", "-F -n 3 -d md");
+        remount("rw");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("Read-only") && !stdout(&output).contains("SUMMARY"), "{}", stderr(&output));
+    }
+}
+
 #[test]
 fn response_times_are_written_for_every_operation_and_shown_over_time() {
     let place = directory();
