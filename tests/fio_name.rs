@@ -529,6 +529,20 @@ fn forms_are_taken_as_fio_takes_them() {
     for (job, more, expected) in [
         (&null, &["--rw=read", "--bs=4k-64k"][..], blocks),
         (&null, &["--rw=read", "--bs=4K/50:8K/30"], blocks),
+        (&null, &["--rw=write", "--bs=4k-64k"], (0, 16, 1 << 20)),
+        (&null, &["--rw=write", "--bs=8k:4k"], blocks),
+        (&null, &["--rw=write", "--bs=16k-8k,4k-32k"], blocks),
+        (&null, &["--rw=write", "--bs=8k-"], blocks),
+        (&null, &["--rw=read", "--size=64k-1m"], blocks),
+        (&null, &["--rw=read", "--size=2m,1m"], blocks),
+        (&null, &["--rw=read", "--percentile_list=99:101:50"], blocks),
+        (&null, &["--rw=randread", "--random_distribution=gauss"], failed),
+        (&null, &["--rw=randread", "--random_distribution=gauss:10"], failed),
+        (&null, &["--rw=randread", "--random_distribution=zipf:"], failed),
+        (&null, &["--rw=randread", "--random_distribution=normal:"], failed),
+        (&null, &["--rw=read", "--bs=1k", "--kb_base=1000"], (0, 1024, 1 << 20)),
+        (&null, &["--rw=read", "--kb_base=1000", "--bs=1k"], (0, 1048, 1_048_000)),
+        (&null, &["--rw=read", "--section=other"], blocks),
         (&null, &["--rw=read", "--bs=4k,8k,16k,32k"], blocks),
         (&null, &["--rw=write", "--bs=4k,8k,16k,32k"], (0, 128, 1 << 20)),
         (&null, &["--rw=read", "--bsrange=4k-4k,8k-8k,8k-8k,16k-16k"], blocks),
@@ -576,7 +590,8 @@ fn forms_are_taken_as_fio_takes_them() {
     }
     // A note says where the reading is fio's. Under our own name the form stays an error.
     let said = stdout(&fio(place, &["--name=j", "--ioengine=null", "--size=1m", "--bs=4k-64k,8k,8k,8k"]));
-    assert!(said.contains("fio reads 4096") && said.contains("three values are all"), "{said}");
+    let reads_alike = said.contains("is 4k,8k,8k,8k for reads, writes and trims, as in fio");
+    assert!(reads_alike && said.contains("three values are all"), "{said}");
     let said = stderr(&run(place, &["run", "--name=j", "--ioengine=null", "--size=1m", "--bs=4K/50:8K/30"]));
     assert!(said.contains("write bssplit=4K/50:8K/30"), "{said}");
 }

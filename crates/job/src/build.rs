@@ -203,8 +203,11 @@ impl Draft {
     /// read, or name what Plimsoll lacks better than an option that goes with them.
     fn take(&mut self, section: &Section) -> Result<(), Error> {
         self.section = section.place.clone();
-        let early = |setting: &&Setting| {
-            matches!(setting.option.name, "kb_base" | "unit_base" | "ioengine" | "zonemode" | "zonesize")
+        // fio reads a command line in its order, and sorts the options of job files only.
+        let in_turn = self.lenient && section.place == Place::CommandLine;
+        let early = |setting: &&Setting| match setting.option.name {
+            "kb_base" => !in_turn,
+            name => matches!(name, "unit_base" | "ioengine" | "zonemode" | "zonesize"),
         };
         let settings = &section.settings;
         let mut in_order = settings.iter().filter(early).chain(settings.iter().filter(|setting| !early(setting)));
@@ -734,7 +737,7 @@ fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Opt
             set(draft, (low.min(high), low.max(high)));
         }
         ValueKind::EachBytes(least, set) => {
-            let each = values::each(&reader.three_parts(value), |part| {
+            let each = values::each(&reader.each_part(value), |part| {
                 let mut ends = measure::units::split_outside_parentheses(part, &['-', ':']);
                 if let Some((low, high)) = ends.take_if(|_| !reader.lenient) {
                     if option.name == "bs" && part.contains('/') {
@@ -751,10 +754,10 @@ fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Opt
             set(draft, each);
         }
         ValueKind::EachCount(low, high, set) => {
-            set(draft, values::each(&reader.three_parts(value), |part| reader.count(part, *low, *high))?)
+            set(draft, values::each(&reader.each_part(value), |part| reader.count(part, *low, *high))?)
         }
         ValueKind::EachTime(unit, set) => {
-            set(draft, values::each(&reader.three_parts(value), |part| reader.time(part, *unit))?)
+            set(draft, values::each(&reader.each_part(value), |part| reader.time(part, *unit))?)
         }
         ValueKind::EachRange(set) => {
             let value = reader.three_parts(value);
@@ -779,7 +782,18 @@ fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Opt
                 number if (*low..=*high).contains(&number) => Ok(number),
                 number => Err(format!("{number} is out of range: it is from {low} to {high}")),
             };
-            set(draft, value.split(':').map(number).collect::<Result<Vec<_>, String>>()?);
+            let mut numbers = Vec::new();
+            for text in value.split(':') {
+                match number(text) {
+                    Ok(number) => numbers.push(number),
+                    Err(wrong) if reader.lenient && !numbers.is_empty() => {
+                        reader.differences.push(format!("{wrong}; the list ends before it, as in fio"));
+                        break;
+                    }
+                    Err(wrong) => return Err(wrong),
+                }
+            }
+            set(draft, numbers);
         }
         ValueKind::Text(_) if value.is_empty() => return Err("the value is empty".into()),
         ValueKind::Text(set) | ValueKind::OptionalText(set) => set(draft, value),
@@ -866,7 +880,7 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
                 globals.take(section).map_err(|error| missing_engine(source, imposed).unwrap_or(error))?;
                 plan.warnings.append(&mut globals.warnings);
                 plan.global_options.extend(written(section));
-            } else if imposed.sections.is_empty() || imposed.sections.contains(&section.name) {
+            } else if index == 0 || imposed.sections.is_empty() || imposed.sections.contains(&section.name) {
                 if index == 1 {
                     overridden(&globals, section, &mut plan.warnings);
                 }

@@ -1,6 +1,6 @@
 //! fio's job files: a dialect of INI.
 //!
-//! `;` and `#` begin a comment anywhere in a line. A line that starts with `include` puts another file's options
+//! `;` and `#` begin a comment anywhere in a line. A line `include FILE` or `include=FILE` puts another file's options
 //! in its place. Sections whose name starts with `global` are for all later ones, and `[job@host]` is for one host.
 //! `${NAME}` is a variable of the environment. `$ncpus`, `$pagesize` and `$mb_memory` describe the machine, and may be
 //! part of a sum or product.
@@ -156,7 +156,7 @@ fn outside(line: &str, place: &Place) -> Error {
 
 fn included(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("include")?;
-    rest.starts_with(char::is_whitespace).then(|| rest.trim())
+    rest.starts_with(|next: char| next == '=' || next.is_whitespace()).then(|| rest[1..].trim())
 }
 
 /// One `name=value` of a job file.

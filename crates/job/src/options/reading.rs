@@ -51,6 +51,19 @@ impl Reader {
         if self.lenient { leading_integer(text).map(|(number, _)| number) } else { None }
     }
 
+    /// The values for reads, writes and trims, with commas between them. fio divides at colons and dashes too.
+    pub fn each_part(&mut self, text: &str) -> String {
+        if !self.lenient || text.contains('(') {
+            return self.three_parts(text);
+        }
+        let parts: Vec<&str> = fio_parts(text).into_iter().map(before_divider).collect();
+        let divided = parts.join(",");
+        if divided != text {
+            self.differences.push(format!("\"{text}\" is {divided} for reads, writes and trims, as in fio"));
+        }
+        self.three_parts(&divided)
+    }
+
     /// The values for reads, writes and trims. fio ignores those behind the third.
     pub fn three_parts(&mut self, text: &str) -> String {
         let mut commas = text.match_indices(',').map(|(at, _)| at);
@@ -172,12 +185,36 @@ fn leading_integer(text: &str) -> Option<(i64, &str)> {
     Some((if text.starts_with('-') { -value } else { value }, rest))
 }
 
-/// The number of bytes that fio 3.33 reads from a size. None if fio refuses the text.
+/// The parts of a value, which fio reads one after the other: it divides at each comma, and where no comma follows, at
+/// colons and dashes.
+fn fio_parts(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some(at) = [',', ':', '-'].into_iter().find_map(|divider| rest.find(divider).filter(|at| *at > 0)) {
+        parts.push(&rest[..at]);
+        rest = &rest[at + 1..];
+    }
+    parts.push(rest);
+    parts
+}
+
+/// The beginning of a part up to a colon or a dash, which fio does not read where a comma follows.
+fn before_divider(part: &str) -> &str {
+    let end = part.char_indices().skip(1).find(|(_, letter)| matches!(letter, ':' | '-'));
+    end.map_or(part, |(at, _)| &part[..at])
+}
+
+/// The number of bytes that fio 3.33 reads from a size: the last one, if the text has several. None if fio refuses the
+/// text.
 fn fio_bytes(text: &str, kb_base: u32) -> Option<u64> {
+    fio_parts(text).into_iter().filter_map(|part| fio_part_bytes(part, kb_base)).next_back()
+}
+
+fn fio_part_bytes(text: &str, kb_base: u32) -> Option<u64> {
     let (value, rest) = leading_integer(text)?;
     let rest = rest.to_ascii_lowercase();
     let unit: &str = if rest.starts_with(|letter: char| letter.is_ascii_alphabetic()) { &rest } else { "" };
-    let unit = unit.split([':', '-', ',', '/']).next().unwrap_or_default();
+    let unit = unit.split([':', '-', '/']).next().unwrap_or_default();
     let power = unit.chars().next().and_then(|letter| "kmgtp".find(letter)).map_or(0, |index| index as u32 + 1);
     // "kib" and its like have the other base; everything else that starts with k is a k.
     let swapped = power > 0 && unit[1..].starts_with("ib");
@@ -232,6 +269,25 @@ mod tests {
             reader.time(text, unit).expect(text);
             assert_eq!(reader.differences, Vec::<String>::new(), "{text}");
         }
+    }
+
+    #[test]
+    fn called_as_fio_values_are_divided_as_fio_divides_them() {
+        let mut reader = Reader { lenient: true, ..Reader::new(1024) };
+        for (text, each) in [
+            ("4k-8k", "4k,8k"),
+            ("8k:4k:2k", "8k,4k,2k"),
+            ("16k-8k,4k-8k", "16k,4k,8k"),
+            ("4k,8k", "4k,8k"),
+            (",4k", ",4k"),
+            ("-1", "-1"),
+        ] {
+            assert_eq!(reader.each_part(text), each);
+        }
+        for (text, bytes) in [("64k-128k", 131_072), ("128k:64k", 65_536), ("64k,1m", 1 << 20), ("64k-x", 65_536)] {
+            assert_eq!(reader.bytes(text), Ok(bytes), "{text}");
+        }
+        assert!(Reader::new(1024).bytes("64k-128k").is_err());
     }
 
     #[test]

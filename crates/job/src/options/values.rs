@@ -252,10 +252,20 @@ pub enum RandomDistribution {
     Sequence(Vec<u64>),
 }
 
+/// The word before the first colon, and the parameters behind it. A distribution with a colon has a parameter.
+fn word_and_rest(text: &str) -> Result<(&str, &str), String> {
+    match text.split_once(':') {
+        None => Ok((text.trim(), "")),
+        Some((word @ ("zipf" | "pareto" | "normal" | "gauss"), "")) => Err(format!("no number follows \"{word}:\"")),
+        Some((word, rest)) => Ok((word.trim(), rest.trim())),
+    }
+}
+
 /// Parses `random_distribution`.
 pub fn random_distribution(reader: &mut Reader, text: &str) -> Result<RandomDistribution, String> {
-    let (word, rest) = text.split_once(':').map_or((text.trim(), ""), |(word, rest)| (word.trim(), rest.trim()));
+    let (word, rest) = word_and_rest(text)?;
     match word {
+        "gauss" => Err("\"gauss\" is not known; did you mean normal?".into()),
         "zoned" => lists(rest, |list| {
             let (accesses, sizes): (Vec<_>, Vec<_>) = pairs(list).unzip();
             let accesses = accesses.into_iter().map(|share| percent(share).map(Some)).collect::<Result<_, _>>()?;
@@ -315,7 +325,7 @@ fn distribution(word: &str, rest: &str) -> Result<Distribution, String> {
 
 /// `file_service_type=`: which file is next, and how many ops it gets.
 pub fn file_service(reader: &mut Reader, text: &str) -> Result<(FileService, u32), String> {
-    let (word, rest) = text.split_once(':').map_or((text.trim(), ""), |(word, rest)| (word.trim(), rest.trim()));
+    let (word, rest) = word_and_rest(text)?;
     let service = match word {
         "random" => FileService::Random,
         "roundrobin" => FileService::RoundRobin,
