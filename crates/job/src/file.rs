@@ -156,7 +156,7 @@ fn outside(line: &str, place: &Place) -> Error {
 
 fn included(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("include")?;
-    rest.starts_with(|next: char| next == '=' || next.is_whitespace()).then(|| rest[1..].trim())
+    rest.strip_prefix(|next: char| next == '=' || next.is_whitespace()).map(str::trim)
 }
 
 /// One `name=value` of a job file.
