@@ -38,7 +38,8 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The bytes that the process has in memory, pages of files excepted: a backtrace of a test that fails maps the program.
+/// The bytes that the process has in memory, pages of files excepted: a backtrace of a test that fails maps the
+/// program.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();

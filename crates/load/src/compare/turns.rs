@@ -191,8 +191,8 @@ fn schedule(length_ns: u64, run: u32) -> Schedule {
 fn moved_ns(most_ns: u64, run: u32, turn: usize) -> u64 {
     let Some(measured) = turn.checked_sub(WARM_UP) else { return 0 };
     let (order, place) = (measured / ORDER.len(), measured % ORDER.len());
-    // Pairs of multiples lie evenly in the unit square, however many there are (Roberts, "The unreasonable effectiveness
-    // of quasirandom sequences", 2018). Their means meet batches of any length at more places than one number would.
+    // Pairs of multiples lie evenly in the unit square, however many there are (Roberts, "The unreasonable
+    // effectiveness of quasirandom sequences", 2018). The mean of two hits batches of any length more evenly than one.
     let number = run as usize * (LENGTHS.len() - WARM_UP) / ORDER.len() + order;
     let [one, other] = [0.754_877_666_246_693, 0.569_840_290_998_053].map(|of| (number as f64 * of).fract());
     let part = (one + other) / 2.0;
@@ -341,8 +341,8 @@ mod tests {
         }
     }
 
-    /// A queue that begins with a turn completes in batches, at multiples of its latency. Turns of both lengths give the
-    /// rate of the batches, as long as the latency is at most that of [`LATENCIES`].
+    /// A queue that begins with a turn completes in batches, at multiples of its latency. Turns of both lengths give
+    /// the rate of the batches, as long as a turn holds [`LATENCIES`] of them.
     #[test]
     fn requests_that_end_together_have_their_rate() {
         let turn_ns = 50_000_000;
