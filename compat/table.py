@@ -101,7 +101,9 @@ _OWN = "a task here never writes to a file that another task has made"
 MDTEST = [
     _does("a", "POSIX, the only interface", "-a MPIIO", shows="bound"),
     _does("b", "--branching", "-b 2", "-z 1"),
-    _does("B", "0 only: with 1 mdtest 4 ends with an error, because its stonewall needs barriers", "-B 1", shows="bound"),
+    _does(
+        "B", "0 only: with 1 mdtest 4 ends with an error, because its stonewall needs barriers", "-B 1", shows="bound"
+    ),
     _does("d", "--dir", "-d other"),
     _does("e", "the bytes of a read: those of -w", "-e 1", "-w 4k", shows="bound"),
     _does("i", "--iterations", "-i 2"),

@@ -25,6 +25,28 @@ fn create_only_makes_the_files_and_moves_nothing() {
     assert_eq!(std::fs::read(directory.path().join("a.0.0")).unwrap(), before);
 }
 
+/// The files of a plan are made job by job: a job takes its size from the file of a job before it, as in fio.
+#[test]
+fn a_job_without_size_takes_the_file_of_the_job_before() {
+    for (more, runs) in [("", true), ("overwrite=1", true), ("fallocate=truncate", true), ("fallocate=none", false)] {
+        let directory = directory();
+        let write = format!("[w]\nfilename=f\nrw=write\nsize=64k\n{more}\n");
+        let read = "[r]\nfilename=f\nrw=read\n";
+        file(directory.path(), "after.fio", format!("{write}{read}"));
+        let run = |name: &str| plimsoll(directory.path()).args(["run", name, "--output-format=json"]).output().unwrap();
+        let output = run("after.fio");
+        assert_eq!(output.status.success(), runs, "{more}: {}", stderr(&output));
+        if runs {
+            assert_eq!(json(&output)["jobs"][1]["read"]["io_bytes"], 64 << 10, "{more}");
+            std::fs::remove_file(directory.path().join("f")).unwrap();
+        }
+        // The job before it has nothing to take, and nothing is left of a run that is refused.
+        file(directory.path(), "before.fio", format!("{read}{write}"));
+        assert_eq!(run("before.fio").status.code(), Some(2), "{more}");
+        assert_eq!(names(directory.path()), ["after.fio", "before.fio"]);
+    }
+}
+
 #[test]
 fn files_and_bytes_are_those_of_fio() {
     if !has_program("fio") {

@@ -40,6 +40,12 @@ impl Layout {
     }
 }
 
+/// True if the layout surely gives files of a file system with fallocate(2) the length that the job needs.
+pub(super) fn makes_longer(job: &Job) -> bool {
+    let reserves = matches!(job.files.fallocate, Fallocate::Truncate | Fallocate::Posix | Fallocate::Native);
+    !job.files.create_on_open && !job.extent.fill && (Layout::of(job) == Layout::Data || reserves)
+}
+
 /// Makes the file at `path` at least `bytes` long; returns true if it created the file, and the bytes that the job may
 /// take to be there: fewer than `bytes` only where `fill_device` fills the storage with the file. Data that the file
 /// already has stay as they are.

@@ -10,7 +10,7 @@ use job::job::{Amount, Plan};
 use measure::Direction;
 use sys::file;
 
-use super::layout::Layout;
+use super::layout::{self, Layout};
 use super::safety::Precious;
 use super::size::{self, Existing};
 use super::{EntryKind, existing_file, free_for, names, open, paths_of};
@@ -28,6 +28,8 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
     let precious = Precious::of_host();
     let mut rooms = Rooms::default();
     let mut descriptors = 0;
+    // The ends that the layouts for earlier jobs give their files: the files of a plan are made job by job.
+    let mut ends: BTreeMap<String, u64> = BTreeMap::new();
     let postponed = postponed(plan)?;
     check_recordings(plan)?;
     for (job, &later) in plan.jobs.iter().zip(&postponed) {
@@ -52,7 +54,11 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
                 // Directories of a filename_format are made later.
                 let later = open::parent_is_missing(path) && super::makes_directories(job);
                 let fresh = (EntryKind::Regular, Existing { bytes: 0, growable: true });
-                files.push(if later { fresh } else { existing_file(path, job)? });
+                let (kind, mut file) = if later { fresh } else { existing_file(path, job)? };
+                if let Some(&end) = ends.get(path).filter(|_| kind == EntryKind::Regular) {
+                    file.bytes = file.bytes.max(end);
+                }
+                files.push((kind, file));
             }
             if later {
                 continue;
@@ -66,6 +72,9 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
                 }
                 if *kind == EntryKind::Regular && !job.extent.fill && end > file.bytes {
                     rooms.need(path, end - file.bytes, job)?;
+                    if layout::makes_longer(job) && !job.files.unlink {
+                        ends.insert(path.clone(), end);
+                    }
                 }
             }
             descriptors += u64::from(job.files.open.unwrap_or(u32::MAX)).min(paths.len() as u64);
