@@ -121,6 +121,8 @@ pub struct RunOptions {
     pub warnings: Warnings,
     /// `--section`: the sections to run; all if empty.
     pub sections: Vec<String>,
+    /// The number of the command line's own sections before the first `--section`: it says nothing about these.
+    pub before_sections: usize,
     /// `--save`: the file that keeps the result as Plimsoll's own JSON.
     pub save: Option<PathBuf>,
     /// `--html`: the file for a report in HTML.
@@ -284,6 +286,9 @@ pub static FLAGS: &[Flag] = &[
     flag("section", Takes::Value, "NAME", "Run this section only; may be repeated", |i, v| {
         if v == "global" {
             return Err("global is not a job: give the name of a job section".into());
+        }
+        if i.run.sections.is_empty() {
+            i.run.before_sections = i.command_line.sections.len();
         }
         i.run.sections.push(v.into());
         Ok(())
@@ -594,6 +599,7 @@ impl Invocation {
             read_only: self.run.read_only,
             warnings_fatal: self.run.warnings_fatal,
             sections: self.run.sections.clone(),
+            before_sections: self.run.before_sections,
             allow: self.run.allow,
             engine: self.run.engine.clone(),
             saves_state: self.run.saves_state

@@ -33,6 +33,8 @@ pub struct Imposed {
     pub warnings_fatal: bool,
     /// Sections to run; all if empty.
     pub sections: Vec<String>,
+    /// The number of the command line's sections that run in any case, as in fio.
+    pub before_sections: usize,
     /// The refusals that the command line overrides.
     pub allow: Allow,
     /// The engine of all jobs, whatever they say.
@@ -872,7 +874,8 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
         }
         plan.warnings.extend(source.warnings.iter().cloned());
         let mut stonewall = later_file;
-        for section in &source.sections {
+        for (number, section) in source.sections.iter().enumerate() {
+            let is_before = index == 0 && number < imposed.before_sections;
             if section.is_global() {
                 if index == 1 {
                     overridden(&globals, section, &mut plan.warnings);
@@ -880,7 +883,7 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
                 globals.take(section).map_err(|error| missing_engine(source, imposed).unwrap_or(error))?;
                 plan.warnings.append(&mut globals.warnings);
                 plan.global_options.extend(written(section));
-            } else if index == 0 || imposed.sections.is_empty() || imposed.sections.contains(&section.name) {
+            } else if is_before || imposed.sections.is_empty() || imposed.sections.contains(&section.name) {
                 if index == 1 {
                     overridden(&globals, section, &mut plan.warnings);
                 }

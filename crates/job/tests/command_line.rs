@@ -151,6 +151,17 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
     }
 }
 
+/// `--section` chooses among the jobs behind it, as in fio.
+#[test]
+fn jobs_before_the_choice_of_a_section_run_in_any_case() {
+    let names = |line: &str| -> Vec<String> {
+        let plan = plan_with(line, &[("j.fio", "[b]\nsize=1m\n[c]\nsize=1m\n")]).unwrap();
+        plan.jobs.into_iter().map(|job| job.name).collect()
+    };
+    assert_eq!(names("--name=a --size=1m --section=b j.fio"), ["a", "b"]);
+    assert_eq!(names("--section=b --name=a --size=1m j.fio"), ["b"]);
+}
+
 #[test]
 fn the_job_file_wins_over_the_command_line_and_that_is_said() {
     let plan =
