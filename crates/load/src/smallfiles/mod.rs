@@ -6,6 +6,7 @@
 //! ```
 
 mod content;
+mod failure;
 mod files;
 mod fs;
 mod gates;

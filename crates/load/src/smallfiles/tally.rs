@@ -6,6 +6,8 @@ use measure::Histogram;
 use measure::schema::{CallErrors, CallResult, Disturbances, Work};
 use sys::clock::Clock;
 
+use super::failure::Failure;
+
 /// The calls of a file system, as results name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "said by their names")]
@@ -65,15 +67,6 @@ impl Call {
         ];
         NAMES[self as usize]
     }
-}
-
-/// The failure of a call, for which the operation around it fails.
-#[derive(Debug)]
-pub(super) struct Failure {
-    pub call: Call,
-    pub error: io::Error,
-    /// The path that the call failed on; empty: the last composed path.
-    pub path: String,
 }
 
 /// The counts of one phase.

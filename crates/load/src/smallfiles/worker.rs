@@ -12,12 +12,13 @@ use measure::schema::{JobError, OperationResult, PhaseResult, ThreadResult, Veri
 use sys::clock::{Clock, monotonic_ns, realtime_ns, sleep_until_ns};
 
 use super::content::Content;
+use super::failure::Failure;
 use super::files::{Files, LONGEST_SLEEP_NS};
 use super::fs::FileSystem;
 use super::gates::{Gates, LEFT, Stop};
 use super::operation::{Operation, Population, Walk};
 use super::plan::{Phase, Plan};
-use super::tally::{Failure, Tally};
+use super::tally::Tally;
 use super::times::Times;
 use crate::machine::cpu_usage;
 
