@@ -88,7 +88,7 @@ impl FromStr for Axis {
             ValueKind::Time(unit, _) | ValueKind::EachTime(unit, _) => Unit::Time(unit),
             _ => return Err(format!("{name} is not numeric, so its values have no order: sweep each value apart")),
         };
-        if super::workload::OURS.contains(&option.name) && option.name != "iodepth" {
+        if super::refusals::OURS.contains(&option.name) && option.name != "iodepth" {
             return Err(format!("{name} cannot be an axis: the sweep decides it itself"));
         }
         let mut axis = Axis { option, unit, values: None };

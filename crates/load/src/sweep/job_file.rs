@@ -6,7 +6,7 @@ use job::Invocation;
 use job::file::Surroundings;
 use job::source::{Section, Setting};
 
-use super::workload::OURS;
+use super::refusals::OURS;
 use crate::Error;
 
 /// No job file is larger, in bytes: a larger target is data, and is not read to find out.

@@ -14,7 +14,7 @@ use job::workload::OpKind;
 use measure::figures::{count, nanoseconds, plain};
 use measure::verdict::{self, Verdict};
 
-use super::workload::check_target;
+use super::refusals::check_target;
 use crate::{Error, ErrorKind};
 
 /// A pass that takes longer than this ends the sweep.

@@ -1,5 +1,7 @@
 //! The workload that a sweep runs at each point: the user's job options over the defaults, on one target.
 
+mod prepare;
+
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -8,14 +10,15 @@ use job::source::{Section, Setting, Source};
 use job::{Invocation, Job, Place, options};
 use measure::Direction;
 use measure::slices::{SETTLE_NS, Slice};
+use measure::verdict::{self, Verdict};
 
-use super::axis::Role;
+use super::Effort;
 use super::crew::Spot;
 use super::precondition::{FILLS, Plans};
 use super::recorded::{self, Recorded};
+use super::refusals::OURS;
 use super::resume::Resume;
-use super::scratch::{self, Doomed, Scratch};
-use super::{Axis, Effort};
+use super::scratch::{self, Scratch};
 use crate::engine::Maker;
 use crate::{Error, ErrorKind};
 
@@ -73,184 +76,24 @@ pub struct Request {
 }
 
 impl Workload {
-    /// The workload on its target; a scratch file exists but is not laid out yet.
-    ///
-    /// # Errors
-    /// A bad option, a target that is missing or is neither file nor directory nor block device, an unknown
-    /// engine, writes to something that was not made for this sweep.
-    pub fn prepare(request: &Request, effort: &Effort, doomed: &Doomed) -> Result<Workload, Error> {
-        let mut asked = settings_of(&request.job)?;
-        check_axes(&asked, request, effort)?;
-        asked.extend(wanted_by(effort, &asked));
-        let given = |name: &str| asked.iter().any(|setting| setting.option.name == name);
-        let mut workload = Workload {
-            settings: [vec![setting("rw", "randread"), setting("bs", "4k")], asked.clone()].concat(),
-            allow: request.job.run.allow,
-            name: String::new(),
-            paths: Vec::new(),
-            engines: request.engines.clone(),
-            scratch: None,
-            recorded: None,
-            direct_refused: false,
-            not_direct: None,
-            engine_replaced: None,
-        };
-        let job = workload.job()?;
-        let named: Vec<PathBuf> = job.files.names.iter().map(PathBuf::from).collect();
-        let targets = match (&request.job.files[..], &named[..]) {
-            ([], _) => named,
-            ([target, ..], []) => vec![target.clone()],
-            ([target, ..], [named, ..]) => {
-                let what = format!("both TARGET {} and filename={}", target.display(), named.display());
-                return Err(Error::usage(what, "", "give the file to sweep once"));
-            }
-        };
-        let target = targets.first().cloned();
-        if let Some(odd) = targets.iter().find(|target| target.to_str().is_none()) {
-            // A job names its files in UTF-8: it would make and measure another file.
-            let hint = "its name is not UTF-8: make a symbolic link to it, and sweep that";
-            return Err(Error::usage("cannot sweep", place(odd), hint));
-        }
-        if workload.engines.is_empty() {
-            let in_volume = target.as_ref().is_some_and(|target| gfapi::Address::is_url(&target.to_string_lossy()));
-            let best = if in_volume { ("gfapi", None) } else { chosen_engine() };
-            if given("ioengine") {
-                workload.engines.push(job.engine.clone());
-            } else {
-                workload.engines.push(best.0.into());
-                workload.engine_replaced = best.1;
-            }
-        }
-        let engines = workload
-            .engines
-            .iter()
-            .map(|name| Maker::find(name).map(|maker| maker.spec))
-            .collect::<Result<Vec<_>, _>>()?;
-
-        if let Some(engine) = engines.iter().find(|engine| engine.without_data || engine.to_peer) {
-            let hint = "use it with plimsoll run";
-            return Err(Error::usage("a sweep needs storage, which this engine does not use:", engine.name, hint));
-        }
-        if let Some(engine) = engines.iter().find(|engine| engine.synchronous) {
-            if effort.axes().any(Axis::is_rate) {
-                let hint =
-                    "each of its threads would have a queue of its own: give an engine such as io_uring or libaio";
-                return Err(Error::usage("an open loop needs an asynchronous engine, not", engine.name, hint));
-            }
-            if effort.axes().any(|axis| axis.role() == Role::Clones) && effort.depth() > 1 {
-                let hint = "its depth is its number of threads: leave --iodepth out";
-                return Err(Error::usage("not with --axis numjobs and a synchronous engine:", engine.name, hint));
-            }
-        }
-        let is_absent = |direction: &Direction| !job.rw.directions[*direction];
-        let unmet = effort.objectives.iter().find(|objective| objective.direction.as_ref().is_some_and(is_absent));
-        if let Some(objective) = unmet.filter(|_| request.recorded.is_empty()) {
-            let hint = "give a --rw that does, such as randrw, or an objective without a direction";
-            return Err(Error::usage("the workload issues no such requests:", objective.to_string(), hint));
-        }
-        if !request.recorded.is_empty() {
-            if let Some(engine) = engines.iter().find(|engine| engine.synchronous || engine.opens_files) {
-                let hint = "its threads wait for one another's requests: give an engine such as io_uring or libaio";
-                return Err(Error::usage("a replay needs an asynchronous engine for files, not", engine.name, hint));
-            }
-            workload.paths = absolute(&targets);
-            workload.replay(request, target.as_deref(), &asked, effort)?;
-            return Ok(workload);
-        }
-        if engines.iter().all(|engine| engine.opens_files || engine.diskless) {
-            let names: Vec<String> = targets.iter().map(|target| place(target)).collect();
-            if effort.precondition.is_some() && !names.is_empty() && !request.allow_writes {
-                return Err(refused(
-                    names.join(", "),
-                    "--precondition would destroy what is there; --allow-writes insists",
-                ));
-            }
-            workload.name = if names.is_empty() { "no storage".into() } else { names.join(", ") };
-            if !targets.is_empty() && engines.iter().any(|engine| engine.opens_files) {
-                workload.settings.push(filename(&targets));
-            }
-            workload.paths = absolute(&targets);
-            if !given("size") && engines.iter().all(|engine| engine.diskless) {
-                workload.settings.push(setting("size", "1g"));
-            }
-            return Ok(workload);
-        }
-        let paths = match target {
-            Some(target) if !target.is_dir() => {
-                let writes = job.rw.directions.write || job.rw.directions.trim || effort.precondition.is_some();
-                for target in &targets {
-                    check_target(target, writes, request.allow_writes)?;
-                }
-                check_sizes(&targets, &job, effort)?;
-                if !request.allow_writes {
-                    check_extent(&targets, &job, &given)?;
-                }
-                if effort.precondition.is_some() && targets.len() > 1 {
-                    let hint = "precondition and sweep one after the other";
-                    return Err(Error::usage("--precondition takes one TARGET, not also", place(&targets[1]), hint));
-                }
-                workload.name = targets.iter().map(|target| place(target)).collect::<Vec<_>>().join(", ");
-                workload.paths = absolute(&targets);
-                targets
-            }
-            directory => {
-                let directory = directory
-                    .or_else(|| job.files.directories.first().map(PathBuf::from))
-                    .unwrap_or_else(|| PathBuf::from("."));
-                let wanted = match job.extent.size {
-                    Some(Amount::Bytes(bytes)) if given("size") => Some(bytes),
-                    _ => request.resume.as_ref().and_then(Resume::target_bytes),
-                };
-                workload.paths = absolute(std::slice::from_ref(&directory));
-                let (scratch, bytes) = Scratch::create(&directory, wanted, doomed)?;
-                workload.name = format!("a scratch file in {}", directory.display());
-                let path = scratch.path().to_path_buf();
-                workload.scratch = Some((scratch, bytes));
-                vec![path]
-            }
-        };
-        workload.settings.retain(|setting| setting.option.name != "directory");
-        workload.settings.push(filename(&paths));
-        if !given("direct") && !given("buffered") {
-            workload.direct_refused = !paths.iter().all(|path| scratch::takes_direct(path));
-            workload.settings.push(setting("direct", if workload.direct_refused { "0" } else { "1" }));
-        }
-        Ok(workload)
-    }
-
-    /// Makes this the workload of the application that `request` names.
-    fn replay(
-        &mut self,
-        request: &Request,
-        target: Option<&Path>,
-        asked: &[Setting],
-        effort: &Effort,
-    ) -> Result<(), Error> {
-        let job = self.job()?;
-        let axes = effort.axes().find(|axis| !axis.is_speed()).map(Axis::name);
-        if let Some(name) =
-            axes.or_else(|| asked.iter().map(|one| one.option.name).find(|name| RECORDED.contains(name)))
-        {
-            let hint = "the recording decides it: leave it out";
-            return Err(Error::usage("not with --workload:", name, hint));
-        }
-        let cut_ns = (effort.point_cap / recorded::PASS_PART).as_nanos().try_into().unwrap_or(u64::MAX);
-        let logs = &request.recorded;
-        let recorded = Recorded::prepare(logs, target, &job.iolog, effort.depth, cut_ns, request.allow_writes)?;
-        self.name = recorded.named();
-        if !asked.iter().any(|setting| ["direct", "buffered"].contains(&setting.option.name)) {
-            self.direct_refused = !recorded.files().all(scratch::takes_direct);
-            self.not_direct = if self.direct_refused { None } else { recorded.not_direct() };
-            let buffered = self.direct_refused || self.not_direct.is_some();
-            self.settings.push(setting("direct", if buffered { "0" } else { "1" }));
-        }
-        self.recorded = Some(recorded);
-        Ok(())
-    }
-
     /// The application that is replayed in place of a workload.
     pub(super) fn recorded(&self) -> Option<&Recorded> {
         self.recorded.as_ref()
+    }
+
+    /// The effort with the depth of the recording, if one is replayed.
+    pub(super) fn suit(&self, effort: &Effort) -> Effort {
+        let depth = self.recorded().map(|recorded| recorded.depth().try_into().unwrap_or(u32::MAX));
+        Effort { depth: depth.or(effort.depth), ..effort.clone() }
+    }
+
+    /// The verdicts on the way in which the target is measured.
+    pub(super) fn verdicts(&self) -> Vec<Verdict> {
+        let not_direct = self.direct_refused.then(|| verdict::no_direct_io(&self.name));
+        let replayed = self.not_direct.as_ref().map(|request| verdict::replay_not_direct(request));
+        let replaced = self.engine_replaced.as_ref();
+        let replaced = replaced.map(|(wanted, why)| verdict::engine_replaced(wanted, &self.engines[0], why));
+        [not_direct, replayed, replaced].into_iter().flatten().collect()
     }
 
     /// Scratch files of killed sweeps that were removed, with their sizes in bytes.
@@ -552,133 +395,6 @@ fn settings_of(invocation: &Invocation) -> Result<Vec<Setting>, Error> {
     }
 }
 
-/// Refuses options that an axis sets, and workloads that an axis does not suit.
-fn check_axes(asked: &[Setting], request: &Request, effort: &Effort) -> Result<(), Error> {
-    let axes = || effort.axes();
-    if let Some(twice) = axes().find(|axis| asked.iter().any(|setting| setting.option.name == axis.name())) {
-        let hint = "the axis sets this option: leave one of the two out";
-        return Err(Error::usage("both an option and an axis:", twice.name(), hint));
-    }
-    let [x, across] = [Some(&effort.axis), effort.across.as_ref()];
-    if let (Some(x), Some(across)) = (x, across)
-        && (x.name() == across.name() || x.is_rate() && across.is_rate())
-    {
-        let hint = "a map needs two different options, at most one of them a rate";
-        return Err(Error::usage("not two axes:", format!("{} and {}", x.name(), across.name()), hint));
-    }
-    if effort.across.is_some() && request.engines.len() > 1 {
-        return Err(Error::usage("more than two axes:", "--engine", "give one engine, or one axis less"));
-    }
-    if axes().any(Axis::is_rate) {
-        let count = |name: &str| asked.iter().any(|setting| setting.option.name == name);
-        let given = ["rate", "rate_iops", "numjobs", "latency_target", "pace"].into_iter().find(|name| count(name));
-        if let Some(name) = given.or_else(|| axes().any(|axis| axis.role() == Role::Clones).then_some("numjobs")) {
-            let hint = "the axis is the load of one clone, and of nothing that slows it down: leave the option out";
-            return Err(Error::usage("not with an axis of rates:", name, hint));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses sizes that the target does not have: the point would name a size, and measure another one.
-fn check_sizes(targets: &[PathBuf], job: &Job, effort: &Effort) -> Result<(), Error> {
-    let sizes = effort.axes().find(|axis| axis.name() == "size").and_then(Axis::values);
-    let Some(most) = sizes.and_then(|values| values.asked().pop()) else { return Ok(()) };
-    let mut bytes = 0u64;
-    for target in targets {
-        bytes += recorded::size_of(target).map_err(|error| Error::system("cannot sweep", place(target), error))?;
-    }
-    if let Amount::Bytes(offset) = job.extent.offset {
-        bytes = bytes.saturating_sub(offset);
-    }
-    if most > bytes {
-        let what = format!("--axis size goes up to {most} bytes, but there are {bytes} of");
-        let names: Vec<String> = targets.iter().map(|target| place(target)).collect();
-        return Err(Error::usage(what, names.join(", "), "give smaller sizes, or a directory as TARGET"));
-    }
-    Ok(())
-}
-
-/// Refuses an extent beyond the end of a file: a run would write the rest, and a sweep that reads changes nothing.
-fn check_extent(targets: &[PathBuf], job: &Job, given: &dyn Fn(&str) -> bool) -> Result<(), Error> {
-    let offset = if let Amount::Bytes(bytes) = job.extent.offset { bytes } else { 0 };
-    let (mut bytes, mut growable) = (0u64, false);
-    for target in targets {
-        let own = recorded::size_of(target).map_err(|error| Error::system("cannot sweep", place(target), error))?;
-        bytes = bytes.saturating_add(own);
-        growable |= std::fs::metadata(target).is_ok_and(|metadata| metadata.is_file());
-        if let Some((_, most)) = job.extent.file_size
-            && growable
-            && most > own
-        {
-            return Err(beyond_the_end(format!("filesize={most}"), own, place(target)));
-        }
-    }
-    if let Some(Amount::Bytes(size)) = job.extent.size
-        && given("size")
-        && growable
-        && size.saturating_add(offset) > bytes
-    {
-        let asked = if offset > 0 { format!("offset={offset} and size={size}") } else { format!("size={size}") };
-        let names: Vec<String> = targets.iter().map(|target| place(target)).collect();
-        return Err(beyond_the_end(asked, bytes, names.join(", ")));
-    }
-    Ok(())
-}
-
-fn beyond_the_end(asked: String, bytes: u64, names: String) -> Error {
-    let what = format!("{asked} goes beyond the end, {bytes} bytes, of");
-    Error::usage(
-        what,
-        names,
-        "the sweep would have to write the rest: give less, or a directory as TARGET, or --allow-writes",
-    )
-}
-
-/// Options that the axes need: arrivals at random, and a scratch file as large as the largest size.
-fn wanted_by(effort: &Effort, asked: &[Setting]) -> Vec<Setting> {
-    let given = |name: &str| asked.iter().any(|setting| setting.option.name == name);
-    let mut out = Vec::new();
-    if effort.axes().any(Axis::is_rate) && !given("rate_process") {
-        out.push(setting("rate_process", "poisson"));
-    }
-    let sizes = effort.axes().find(|axis| axis.name() == "size").and_then(Axis::values);
-    out.extend(sizes.and_then(|values| values.asked().pop()).map(|most| setting("size", &most.to_string())));
-    out
-}
-
-/// Options that would be overridden: to take them in silence would mislead.
-pub(super) const OURS: [&str; 9] =
-    ["iodepth", "runtime", "time_based", "ramp_time", "ramp_size", "read_iolog", "unlink", "stonewall", "loops"];
-
-/// Options of a workload, which a recording has already.
-const RECORDED: [&str; 24] = [
-    "rw",
-    "bs",
-    "bsrange",
-    "bssplit",
-    "size",
-    "filesize",
-    "io_size",
-    "number_ios",
-    "offset",
-    "nrfiles",
-    "filename",
-    "directory",
-    "numjobs",
-    "rate",
-    "rate_iops",
-    "thinktime",
-    "rwmixread",
-    "rwmixwrite",
-    "verify",
-    "zonemode",
-    "replay_redirect",
-    "replay_no_stall",
-    "write_iolog",
-    "latency_target",
-];
-
 fn setting(name: &str, value: &str) -> Setting {
     let option = options::find(name).unwrap_or_else(|| panic!("{name} is in the table of options"));
     Setting { option, value: Some(value.into()), place: Place::CommandLine }
@@ -701,7 +417,7 @@ fn absolute(paths: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// The path as errors and results name it.
-fn place(path: &Path) -> String {
+pub(super) fn place(path: &Path) -> String {
     path.display().to_string()
 }
 
@@ -724,38 +440,10 @@ fn chosen_engine() -> (&'static str, Option<(&'static str, String)>) {
     ("psync", replaced)
 }
 
-pub(super) fn check_target(target: &Path, writes: bool, allow_writes: bool) -> Result<(), Error> {
-    let place = target.display().to_string();
-    let metadata = std::fs::metadata(target).map_err(|error| {
-        Error::system("cannot sweep", place.clone(), error)
-            .hint("TARGET is an existing file, directory or block device")
-    })?;
-    let kind = metadata.file_type();
-    if kind.is_file() && metadata.len() == 0 {
-        return Err(Error::usage(
-            "cannot sweep",
-            place,
-            "the file is empty; give a directory to have a scratch file laid out",
-        ));
-    }
-    if !kind.is_file() && !kind.is_block_device() {
-        return Err(Error::usage("cannot sweep", place, "it is neither a file nor a directory nor a block device"));
-    }
-    if writes && !allow_writes {
-        let hint = "this workload would destroy what is there; --allow-writes insists, a directory as TARGET gets a \
-                    scratch file";
-        return Err(refused(place, hint));
-    }
-    Ok(())
-}
-
-fn refused(place: String, hint: &str) -> Error {
-    Error { kind: ErrorKind::Refused, what: "refused to write to".into(), place, hint: hint.into(), source: None }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sweep::scratch::Doomed;
 
     fn request(words: &[&str]) -> Request {
         let words: Vec<std::ffi::OsString> = words.iter().map(Into::into).collect();
