@@ -292,16 +292,12 @@ impl Plan {
         self.operations().any(|known| known == operation)
     }
 
-    /// True if a phase makes the directories of the layout before any phase makes something in them.
-    pub fn makes_tree_first(&self) -> bool {
+    /// True if the directories of the layout have to be there before the first phase: an operation makes objects in
+    /// them, and no phase before it makes the directories.
+    pub fn needs_directories(&self) -> bool {
         let makes = |operation: &Operation| matches!(operation.row().walk, Walk::Makes(_));
-        self.operations().find(|operation| *operation == Operation::MakeTree || makes(operation))
-            == Some(Operation::MakeTree)
-    }
-
-    /// True if an operation makes objects, so that their directories have to be made first.
-    pub fn makes_anything(&self) -> bool {
-        self.operations().any(|operation| matches!(operation.row().walk, Walk::Makes(_)))
+        let first = self.operations().find(|operation| *operation == Operation::MakeTree || makes(operation));
+        !self.make_dirs_on_demand && first.is_some_and(|first| first != Operation::MakeTree)
     }
 
     /// Checks everything that can be checked without a look at the file system.

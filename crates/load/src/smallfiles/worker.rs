@@ -8,7 +8,7 @@ use job::workload::permutation::Permutation;
 use job::workload::random::{Random, mix};
 use measure::Histogram;
 use measure::OverTime;
-use measure::schema::{JobError, OperationResult, PhaseResult, ThreadResult, Verified, Work};
+use measure::schema::{CpuUsage, JobError, OperationResult, PhaseResult, ThreadResult, Verified, Work};
 use sys::clock::{Clock, monotonic_ns, realtime_ns, sleep_until_ns};
 
 use super::content::Content;
@@ -148,7 +148,7 @@ struct Span {
 impl<'a> Worker<'a> {
     fn prepare(&mut self) -> Result<(), Failure> {
         let plan = self.orders.plan;
-        match plan.makes_anything() && !plan.make_dirs_on_demand && !plan.makes_tree_first() {
+        match plan.needs_directories() {
             true => self.files.make_directories(),
             false => Ok(()),
         }
@@ -319,99 +319,109 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Carries out a phase: its result, and the first error.
     fn phase(&mut self, index: usize, phase: &Phase) -> (PhaseResult, Option<JobError>) {
-        let Orders { plan, gates, clock, process, thread, .. } = self.orders;
+        let Orders { plan, gates, clock, thread, .. } = self.orders;
         self.settle(phase);
         self.files.tally = Tally::new(clock, plan.latency);
-        let reads_own_writes = plan.abroad.is_none()
-            && phase.operations.iter().any(|(op, _)| op.row().reads)
-            && self.files.files.ours_from == 0
-            && self.files.files.len() > 0;
+        let reads_own_writes = self.reads_own_writes(phase);
         for &(operation, _) in &phase.operations {
             self.files.start_of(operation);
         }
-        let start_ns = gates.gate(index).unwrap_or_else(monotonic_ns);
-        let start_unix_ms = realtime_ns() / 1_000_000;
-        let cpu_before = cpu_usage();
-        let mut operations: Vec<Done> = phase
-            .operations
-            .iter()
-            .map(|&(operation, _)| Done { operation, count: 0, lat_ns: Histogram::new() })
-            .collect();
-        let deadline_ns = plan.runtime_ns.map(|runtime_ns| start_ns.saturating_add(runtime_ns));
-        // A phase that evens out counts whole files.
-        self.files.deadline_ns = deadline_ns.filter(|_| !plan.finish_even);
-        let times = plan.response_times.as_ref().map(|_| Times {
-            start_ns,
-            samples: Vec::new(),
-            over_time: OverTime::default(),
-        });
-        let mut loop_state = Loop {
-            index,
-            deadline_ns,
-            at_wall: None,
-            goal: None,
-            error: None,
-            times,
-            mean_ns: 0.0,
-            asked: 0,
-            done: 0,
-            untried: 0,
-            broken_off: 0,
+        let began = Began {
+            start_ns: gates.gate(index).unwrap_or_else(monotonic_ns),
+            unix_ms: realtime_ns() / 1_000_000,
+            cpu: cpu_usage(),
         };
+        let mut operations: Vec<Done> = phase.operations.iter().map(|&(operation, _)| Done::none(operation)).collect();
+        let mut state = Loop::begin(index, began.start_ns, plan);
+        // A phase that evens out counts whole files.
+        self.files.deadline_ns = state.deadline_ns.filter(|_| !plan.finish_even);
         match phase.only() {
-            Some(operation) => self.uniform(operation, &mut operations, &mut loop_state),
-            None => self.mix(phase, &mut operations, &mut loop_state),
+            Some(operation) => self.uniform(operation, &mut operations, &mut state),
+            None => self.mix(phase, &mut operations, &mut state),
         }
-        if plan.finish_even && loop_state.goal.is_none() {
-            gates.tell(index, loop_state.done + self.files.tally.work.failed);
+        if plan.finish_even && state.goal.is_none() {
+            gates.tell(index, state.done + self.files.tally.work.failed);
         }
         let end_ns = monotonic_ns();
         // A thread without work is not the first one through: the others are not uneven.
-        if loop_state.asked > 0 {
+        if state.asked > 0 {
             gates.finish(index, end_ns);
         }
         gates.publish(thread as usize, &self.files.tally.work);
-        let cpu = cpu_usage().since(&cpu_before);
-        let times = loop_state.times.take();
-        if let (Some(times), Some(directory)) = (&times, &plan.response_times)
-            && let Err(error) = times.write(directory, thread, index, phase)
+        let cpu = cpu_usage().since(&began.cpu);
+        self.write_times(phase, &mut state);
+        self.check_count(phase, &mut state);
+        let result =
+            PhaseResult { reads_own_writes, cpu, ..self.result(phase, &began, end_ns, operations, &mut state) };
+        (result, state.error)
+    }
+
+    /// True if a phase reads what this run has written: the reads may come from memory.
+    fn reads_own_writes(&self, phase: &Phase) -> bool {
+        self.orders.plan.abroad.is_none()
+            && phase.operations.iter().any(|(operation, _)| operation.row().reads)
+            && self.files.files.ours_from == 0
+            && self.files.files.len() > 0
+    }
+
+    /// Writes the response times of a phase, if they were asked for.
+    fn write_times(&self, phase: &Phase, state: &mut Loop) {
+        let Orders { plan, gates, thread, .. } = self.orders;
+        if let (Some(times), Some(directory)) = (&state.times, &plan.response_times)
+            && let Err(error) = times.write(directory, thread, state.index, phase)
         {
             gates.stop(Stop::Failed);
-            loop_state.error.get_or_insert(JobError { errno: error.errno(), message: error.to_string() });
+            state.error.get_or_insert(JobError { errno: error.errno(), message: error.to_string() });
         }
+    }
+
+    /// Checks that every operation that was asked for has ended well, has failed, or was left by a stop.
+    fn check_count(&self, phase: &Phase, state: &mut Loop) {
+        let (failed, left) = (self.files.tally.work.failed, state.left());
+        if state.asked == state.done + failed + left {
+            return;
+        }
+        self.orders.gates.stop(Stop::Failed);
+        let message = format!(
+            "{}: {} operations were asked of thread {}, but {} ended well, {failed} failed and {left} were left: \
+             this is a defect of plimsoll, please report it",
+            phase.name, state.asked, self.orders.thread, state.done
+        );
+        state.error.get_or_insert(JobError { errno: libc::EPROTO, message });
+    }
+
+    /// The result of a phase, from the counts of this thread.
+    fn result(
+        &mut self,
+        phase: &Phase,
+        began: &Began,
+        end_ns: u64,
+        operations: Vec<Done>,
+        state: &mut Loop,
+    ) -> PhaseResult {
+        let Orders { plan, gates, process, thread, .. } = self.orders;
         let tally = &mut self.files.tally;
         if tally.missing > 0 {
             tally.note_missing();
         }
-        let runtime_ns = end_ns.saturating_sub(start_ns);
+        let runtime_ns = end_ns.saturating_sub(began.start_ns);
         let verified = Verified {
             blocks: tally.blocks,
             entries: tally.entries,
             mismatches: tally.mismatches,
             ..Verified::default()
         };
-        let verified = (plan.verify && verified != Verified::default()).then_some(verified);
-        let left = loop_state.untried + loop_state.broken_off;
-        // Every operation that was asked for has ended well, has failed, or was left by a stop.
-        if loop_state.asked != loop_state.done + tally.work.failed + left {
-            gates.stop(Stop::Failed);
-            let message = format!(
-                "{}: {} operations were asked of thread {thread}, but {} ended well, {} failed and {left} were left: \
-                 this is a defect of plimsoll, please report it",
-                phase.name, loop_state.asked, loop_state.done, tally.work.failed
-            );
-            loop_state.error.get_or_insert(JobError { errno: libc::EPROTO, message });
-        }
-        let result = PhaseResult {
-            asked: loop_state.asked,
-            left,
+        PhaseResult {
+            asked: state.asked,
+            left: state.left(),
             name: phase.name.clone(),
-            start_unix_ms,
+            start_unix_ms: began.unix_ms,
             runtime_ns,
             total: tally.work,
-            stonewall_ns: gates.wall_ns(index).saturating_sub(start_ns),
-            at_stonewall: loop_state.at_wall.unwrap_or(tally.work),
+            stonewall_ns: gates.wall_ns(state.index).saturating_sub(began.start_ns),
+            at_stonewall: state.at_wall.unwrap_or(tally.work),
             threads: vec![ThreadResult {
                 process,
                 thread,
@@ -424,17 +434,12 @@ impl<'a> Worker<'a> {
                 .map(|done| OperationResult { operation: done.operation.row().name.into(), lat_ns: done.lat_ns })
                 .collect(),
             calls: tally.take_calls(),
-            intervals: Vec::new(),
-            over_time: times.map(|times| times.over_time),
-            cpu,
+            over_time: state.times.take().map(|times| times.over_time),
             errors: std::mem::take(&mut tally.errors),
-            verified,
+            verified: (plan.verify && verified != Verified::default()).then_some(verified),
             disturbances: tally.disturbances,
-            reads_own_writes,
-            verdicts: Vec::new(),
-            checks: Vec::new(),
-        };
-        (result, loop_state.error)
+            ..PhaseResult::default()
+        }
     }
 
     /// One operation over its whole population.
@@ -685,11 +690,24 @@ impl<'a> Worker<'a> {
 /// together then leave the storage alone for about a tenth of the time.
 const AUTO_PAUSE: f64 = 0.1;
 
+/// The moment at which a phase began.
+struct Began {
+    start_ns: u64,
+    unix_ms: u64,
+    cpu: CpuUsage,
+}
+
 /// The counts of one operation of a phase.
 struct Done {
     operation: Operation,
     count: u64,
     lat_ns: Histogram,
+}
+
+impl Done {
+    fn none(operation: Operation) -> Done {
+        Done { operation, count: 0, lat_ns: Histogram::new() }
+    }
 }
 
 /// The state of one phase's loop.
@@ -711,6 +729,30 @@ struct Loop {
     untried: u64,
     /// Number of operations that a stop broke off.
     broken_off: u64,
+}
+
+impl Loop {
+    fn begin(index: usize, start_ns: u64, plan: &Plan) -> Loop {
+        let times = || Times { start_ns, samples: Vec::new(), over_time: OverTime::default() };
+        Loop {
+            index,
+            deadline_ns: plan.runtime_ns.map(|runtime_ns| start_ns.saturating_add(runtime_ns)),
+            at_wall: None,
+            goal: None,
+            error: None,
+            times: plan.response_times.as_ref().map(|_| times()),
+            mean_ns: 0.0,
+            asked: 0,
+            done: 0,
+            untried: 0,
+            broken_off: 0,
+        }
+    }
+
+    /// Number of operations that a stop left.
+    fn left(&self) -> u64 {
+        self.untried + self.broken_off
+    }
 }
 
 fn draw(operations: &[(Operation, u32)], weights: u64, random: &mut Random) -> usize {
