@@ -283,6 +283,7 @@ fn measure(invocation: &Invocation, plan: &Plan, interrupt: Interrupt) -> anyhow
         clones: Some(&mut clones),
         status,
         status_wanted,
+        clones_fail_alone: invocation.run.reads_as_fio,
         ..Control::default()
     };
     let result = load::run(plan, &mut control)?;

@@ -57,9 +57,14 @@ impl Error {
         self
     }
 
-    /// The error number: that of the system, EIO where there is none, EILSEQ for verification.
+    /// The error number: that of the system. Where there is none: EINVAL for a request that cannot be met, EILSEQ for
+    /// verification, EIO otherwise.
     pub fn errno(&self) -> i32 {
-        let fallback = if self.kind == ErrorKind::Verify { libc::EILSEQ } else { libc::EIO };
+        let fallback = match self.kind {
+            ErrorKind::Verify => libc::EILSEQ,
+            ErrorKind::Usage => libc::EINVAL,
+            ErrorKind::Refused | ErrorKind::System | ErrorKind::Internal => libc::EIO,
+        };
         let of_initiator = |error: &std::io::Error| Some(error.get_ref()?.downcast_ref::<NvmeError>()?.errno);
         let of = |error: &std::io::Error| error.raw_os_error().or_else(|| of_initiator(error));
         self.source.as_ref().and_then(of).unwrap_or(fallback)

@@ -12,6 +12,7 @@ pub mod compare;
 mod content;
 pub mod engine;
 mod error;
+mod failures;
 mod files;
 pub mod fsperf;
 mod machine;

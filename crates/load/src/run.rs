@@ -32,6 +32,8 @@ pub struct Control<'a> {
     pub interval_histograms: bool,
     /// Clones are threads whatever the job says: for callers that have separate threads.
     pub threads_only: bool,
+    /// True if a clone that cannot start fails alone, as in fio, and the others run. Otherwise it refuses the run.
+    pub clones_fail_alone: bool,
     /// The peers that carry out the same plan elsewhere, and begin together with this run.
     pub peers: Option<&'a mut dyn Peers>,
 }
@@ -96,7 +98,8 @@ pub struct Progress {
 /// `Interrupted`. Files that the jobs asked to be removed are removed in every case.
 ///
 /// # Errors
-/// A fault found before anything ran: an unknown engine, a refused target, a file that is missing.
+/// A fault found before anything ran: an unknown engine, a refused target, a file that is missing. With
+/// `clones_fail_alone`, a file that is missing and its like are in the result.
 pub fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error> {
     crate::runner::run(plan, control)
 }

@@ -31,9 +31,12 @@ mod size;
 mod storage;
 
 pub(crate) use layout::is_full;
+pub(crate) use names::seats_of;
 pub use names::{names, paths_of};
-pub(crate) use preflight::postponed;
-pub use preflight::{doubts_of_space, preflight};
+pub use preflight::doubts_of_space;
+#[cfg(test)]
+use preflight::preflight;
+pub(crate) use preflight::{postponed, preflight_of};
 
 use layout::Layout;
 use safety::Precious;
@@ -446,7 +449,8 @@ fn existing_file(path: &str, job: &Job) -> Result<(EntryKind, Existing), Error> 
     }
     let metadata = match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {
-            return Err(Error::usage("a directory, not a file:", path, "use directory= for files in it"));
+            let source = std::io::Error::from_raw_os_error(libc::EISDIR);
+            return Err(Error::system("cannot use", path, source).hint("use directory= for files in it"));
         }
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -530,7 +534,8 @@ pub(crate) fn may_make(path: &str, job: &Job) -> Result<(), Error> {
     } else {
         return Ok(());
     };
-    Err(Error::usage("cannot use", path, format!("job {}: {hint}", job.name)))
+    let source = Some(std::io::Error::from_raw_os_error(libc::ENOENT));
+    Err(Error { source, ..Error::usage("cannot use", path, format!("job {}: {hint}", job.name)) })
 }
 
 /// True if the directories that a file's name itself names are made.

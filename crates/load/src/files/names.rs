@@ -52,6 +52,15 @@ pub fn names(job: &Job, clone: u32) -> Result<Vec<String>, Error> {
     })
 }
 
+/// For each job of a plan, the seats of its clones: their numbers among all clones of the plan.
+pub(crate) fn seats_of(plan: &Plan) -> impl Iterator<Item = std::ops::Range<usize>> {
+    plan.jobs.iter().scan(0, |next, job| {
+        let first = *next;
+        *next += job.process.clones.max(1) as usize;
+        Some(first..*next)
+    })
+}
+
 /// `filename_format` with its variables filled in. `$clientuid` is empty: every clone runs on this host.
 fn formatted(format: &str, job: &str, clone: u32, file: u32) -> String {
     // A job often has the name of its file, `/dev/sda` for instance: slashes in it do not separate directories.

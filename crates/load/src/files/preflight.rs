@@ -13,7 +13,8 @@ use sys::file;
 use super::layout::{self, Layout};
 use super::safety::Precious;
 use super::size::{self, Existing};
-use super::{EntryKind, existing_file, free_for, names, open, paths_of};
+use super::{EntryKind, existing_file, free_for, names, open, paths_of, seats_of};
+use crate::failures::Failures;
 use crate::{Error, ErrorKind};
 
 /// Descriptors that a run needs beside those of its files: rings, logs, the standard three, libraries.
@@ -25,66 +26,46 @@ const SPARE_DESCRIPTORS: u64 = 64;
 /// # Errors
 /// The first thing that stands in the way, as [`super::Target::prepare`] would meet it later.
 pub fn preflight(plan: &Plan) -> Result<(), Error> {
-    let precious = Precious::of_host();
-    let mut rooms = Rooms::default();
-    let mut descriptors = 0;
-    // The ends that the layouts for earlier jobs give their files: the files of a plan are made job by job.
-    let mut ends: BTreeMap<String, u64> = BTreeMap::new();
+    preflight_of(plan, &mut Failures::default())
+}
+
+/// As [`preflight`], for the clones that have not failed yet; the failures of clones that fail alone are kept.
+///
+/// # Errors
+/// As [`preflight`], unless the clone fails alone.
+pub(crate) fn preflight_of(plan: &Plan, failures: &mut Failures) -> Result<(), Error> {
+    let mut check = Check {
+        precious: Precious::of_host(),
+        rooms: Rooms { refuses_each: failures.alone, ..Rooms::default() },
+        descriptors: 0,
+        ends: BTreeMap::new(),
+    };
     let postponed = postponed(plan)?;
     check_recordings(plan)?;
-    for (job, &later) in plan.jobs.iter().zip(&postponed) {
+    for ((job, &later), seats) in plan.jobs.iter().zip(&postponed).zip(seats_of(plan)) {
         let Some(engine) = job::engines::find(&job.engine) else { continue }; // the runner reports an unknown engine
         if engine.diskless || engine.opens_files || job.iolog.is_replay() {
             continue;
         }
-        if engine.by_commands {
-            crate::engine::check(job)?;
+        if engine.by_commands
+            && let Err(error) = crate::engine::check(job)
+        {
+            failures.of_all(seats, error)?;
+            continue;
         }
         if job.time.stonewall {
-            rooms.next_stage();
+            check.rooms.next_stage();
         }
-        for clone in 0..job.process.clones.max(1) {
-            let paths = names(job, clone)?;
-            let mut files = Vec::with_capacity(paths.len());
-            for path in &paths {
-                precious.check(path, job)?;
-                if later {
-                    continue; // an earlier job decides which files will be there
-                }
-                // Directories of a filename_format are made later.
-                let later = open::parent_is_missing(path) && super::makes_directories(job);
-                let fresh = (EntryKind::Regular, Existing { bytes: 0, growable: true });
-                let (kind, mut file) = if later { fresh } else { existing_file(path, job)? };
-                if let Some(&end) = ends.get(path).filter(|_| kind == EntryKind::Regular) {
-                    file.bytes = file.bytes.max(end);
-                }
-                files.push((kind, file));
-            }
-            if later {
-                continue;
-            }
-            let stats: Vec<Existing> = files.iter().map(|&(_, file)| file).collect();
-            let extents = size::extents(job, clone, &paths, &stats, free_for(job, &paths))?;
-            for ((path, (kind, file)), extent) in paths.iter().zip(&files).zip(&extents) {
-                let end = extent.offset + extent.size;
-                if job.files.read_only && *kind == EntryKind::Regular && (job.extent.fill || end > file.bytes) {
-                    return Err(cannot_make(path, job));
-                }
-                if *kind == EntryKind::Regular && !job.extent.fill && end > file.bytes {
-                    rooms.need(path, end - file.bytes, job)?;
-                    if layout::makes_longer(job) && !job.files.unlink {
-                        ends.insert(path.clone(), end);
-                    }
-                }
-            }
-            descriptors += u64::from(job.files.open.unwrap_or(u32::MAX)).min(paths.len() as u64);
-            if !job.process.thread {
-                check_descriptors(paths.len() as u64, job)?;
+        for (clone, seat) in (0..).zip(seats) {
+            if !failures.has(seat)
+                && let Err(error) = check.clone(job, clone, later)
+            {
+                failures.of(seat, error)?;
             }
         }
     }
-    rooms.check()?;
-    let all_threads = descriptors + SPARE_DESCRIPTORS;
+    check.rooms.check()?;
+    let all_threads = check.descriptors + SPARE_DESCRIPTORS;
     let limit = file::raise_descriptor_limit(all_threads);
     let threads = plan.jobs.iter().find(|job| job.process.thread);
     if let Some(job) = threads.filter(|_| limit < all_threads) {
@@ -93,9 +74,63 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
+/// The check of a plan, clone by clone.
+struct Check {
+    precious: Precious,
+    rooms: Rooms,
+    descriptors: u64,
+    /// The ends that the layouts for earlier jobs give their files: the files of a plan are made job by job.
+    ends: BTreeMap<String, u64>,
+}
+
+impl Check {
+    /// Checks one clone; `later`: an earlier job decides which files will be there.
+    fn clone(&mut self, job: &Job, clone: u32, later: bool) -> Result<(), Error> {
+        let paths = names(job, clone)?;
+        let mut files = Vec::with_capacity(paths.len());
+        for path in &paths {
+            self.precious.check(path, job)?;
+            if later {
+                continue;
+            }
+            // Directories of a filename_format are made later.
+            let later = open::parent_is_missing(path) && super::makes_directories(job);
+            let fresh = (EntryKind::Regular, Existing { bytes: 0, growable: true });
+            let (kind, mut file) = if later { fresh } else { existing_file(path, job)? };
+            if let Some(&end) = self.ends.get(path).filter(|_| kind == EntryKind::Regular) {
+                file.bytes = file.bytes.max(end);
+            }
+            files.push((kind, file));
+        }
+        if later {
+            return Ok(());
+        }
+        let stats: Vec<Existing> = files.iter().map(|&(_, file)| file).collect();
+        let extents = size::extents(job, clone, &paths, &stats, free_for(job, &paths))?;
+        for ((path, (kind, file)), extent) in paths.iter().zip(&files).zip(&extents) {
+            let end = extent.offset + extent.size;
+            if job.files.read_only && *kind == EntryKind::Regular && (job.extent.fill || end > file.bytes) {
+                return Err(cannot_make(path, job));
+            }
+            if *kind == EntryKind::Regular && !job.extent.fill && end > file.bytes {
+                self.rooms.need(path, end - file.bytes, job)?;
+                if layout::makes_longer(job) && !job.files.unlink {
+                    self.ends.insert(path.clone(), end);
+                }
+            }
+        }
+        self.descriptors += u64::from(job.files.open.unwrap_or(u32::MAX)).min(paths.len() as u64);
+        if !job.process.thread {
+            check_descriptors(paths.len() as u64, job)?;
+        }
+        Ok(())
+    }
+}
+
 fn cannot_make(path: &str, job: &Job) -> Error {
     let what = format!("{path} is missing or too short, and --readonly forbids to write it");
-    Error::usage(what, format!("(job {})", job.name), "make the file first, or leave --readonly out")
+    let refused = Error::usage(what, format!("(job {})", job.name), "make the file first, or leave --readonly out");
+    Error { source: Some(std::io::Error::from_raw_os_error(libc::ENOENT)), ..refused }
 }
 
 /// Warnings about jobs that may find their file system full: files that the jobs write are larger than the space that
@@ -207,6 +242,8 @@ struct Rooms {
     counted: BTreeSet<String>,
     /// True if everything counts that the jobs may write; otherwise only what their layout surely takes.
     of_doubts: bool,
+    /// True if [`Rooms::need`] refuses the file that does not fit; otherwise [`Rooms::check`] refuses the plan.
+    refuses_each: bool,
 }
 
 struct Room {
@@ -248,6 +285,14 @@ impl Rooms {
             peak: 0,
         });
         let bytes = if self.of_doubts || takes_space(job, space.kind) { bytes } else { 0 };
+        let whole = room.kept.saturating_add(room.staying).saturating_add(room.passing).saturating_add(bytes);
+        if self.refuses_each && bytes > 0 && whole > room.available {
+            self.counted.remove(path);
+            let source = std::io::Error::from_raw_os_error(libc::ENOSPC);
+            let free = room.available.saturating_sub(whole - bytes);
+            let hint = format!("the file needs {bytes} bytes more, {free} are left: lower size=");
+            return Err(Error::system("cannot make", path, source).hint(hint));
+        }
         let sum = if job.files.unlink { &mut room.passing } else { &mut room.staying };
         *sum = sum.saturating_add(bytes);
         room.peak = room.peak.max(room.kept.saturating_add(room.staying).saturating_add(room.passing));

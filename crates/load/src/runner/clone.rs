@@ -99,6 +99,11 @@ impl Report {
     /// The report of a clone that could not even report.
     pub fn failed(job: &Job, facts: Facts, error: &Error) -> Report {
         let error = JobError { errno: error.errno(), message: error.to_string() };
+        Report::failed_with(job, facts, error)
+    }
+
+    /// The report of a clone that never began.
+    pub fn failed_with(job: &Job, facts: Facts, error: JobError) -> Report {
         Report { result: JobResult { error: Some(error), ..blank(job, facts) }, ended: Ended::Failed }
     }
 }

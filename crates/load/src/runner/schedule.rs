@@ -27,7 +27,8 @@ use super::zones::Tables;
 use crate::Error;
 use crate::content::Filler;
 use crate::engine::Maker;
-use crate::files::{self, Backing, Context, Target, elsewhere};
+use crate::failures::Failures;
+use crate::files::{self, Backing, Context, Target, elsewhere, seats_of};
 use crate::machine::{DiskWatch, provenance};
 use crate::peers::{self, Peers, Stage};
 use crate::run::{CloneState, Control, Phase, Progress};
@@ -60,17 +61,21 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     let started_ns = monotonic_ns();
     let started_unix_ms = realtime_ns() / 1_000_000;
     let makers = plan.jobs.iter().map(|job| Maker::find(&job.engine)).collect::<Result<Vec<_>, _>>()?;
-    let logs = plan
-        .jobs
-        .iter()
-        .map(|job| job.iolog.is_replay().then(|| survey(job)).transpose())
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut failures = Failures::new(control.clones_fail_alone);
+    let mut logs = Vec::with_capacity(plan.jobs.len());
+    for (job, seats) in plan.jobs.iter().zip(seats_of(plan)) {
+        logs.push(match job.iolog.is_replay().then(|| survey(job)) {
+            Some(Err(error)) => failures.of_all(seats, error).map(|()| None)?,
+            Some(Ok(log)) => Some(log),
+            None => None,
+        });
+    }
     let mut plan = with_directions_of(&logs, plan);
     draw_seeds(&mut plan);
     let plan = &plan;
-    files::preflight(plan)?;
-    sources::find_states(plan, &places(plan))?;
-    trial::trial(plan, &makers)?;
+    files::preflight_of(plan, &mut failures)?;
+    sources::find_states(plan, &places(plan), &mut failures)?;
+    trial::trial(plan, &makers, &mut failures)?;
     let clock = clock_for(plan);
     if makers.iter().any(|maker| ["nvme_tcp", "nvme_rdma"].contains(&maker.spec.name)) {
         // Before there are clones, which would all measure it at once.
@@ -83,13 +88,13 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     {
         peers::await_turn(peers, &stopped);
     }
-    let clones = match prepare(plan, &logs, &makers, control) {
+    let clones = match prepare(plan, &logs, &makers, control, &mut failures) {
         Ok(clones) => clones,
         // The run was stopped while files were made: the files are removed, and the result says that nothing ran.
         Err(_) if stopped.load(Relaxed) => Vec::new(),
         Err(error) => return Err(error),
     };
-    let tables = look_at_zones(plan, &clones)?;
+    let tables = look_at_zones(plan, &clones, &mut failures)?;
     refuse_shared(plan, &makers, &clones)?;
     if let Some(peers) = control.peers.as_deref_mut() {
         // If it never opens, `stop` is set, and no clone is started.
@@ -156,6 +161,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
             aligned: Vec::new(),
             failure: None,
         };
+        schedule.end_failed(&mut failures);
         schedule.run(control, scope)
     });
 
@@ -207,11 +213,16 @@ fn watch_disks(plan: &Plan, makers: &[Maker], clones: &[Clone]) -> (DiskWatch, S
 }
 
 /// The zones of all files of jobs with `zonemode=zbd`, before any clone starts: clones share them.
-fn look_at_zones(plan: &Plan, clones: &[Clone]) -> Result<Tables, Error> {
+fn look_at_zones(plan: &Plan, clones: &[Clone], failures: &mut Failures) -> Result<Tables, Error> {
     let mut tables = Tables::default();
     for (clone, seat) in clones.iter().zip(0..) {
+        if failures.has(seat) {
+            continue;
+        }
         let mut target = clone.target.lock().unwrap_or_else(PoisonError::into_inner);
-        tables.add(&plan.jobs[clone.job], seat, &mut target)?;
+        if let Err(error) = tables.add(&plan.jobs[clone.job], seat as u64, &mut target) {
+            failures.of(seat, error)?;
+        }
     }
     Ok(tables)
 }
@@ -269,14 +280,15 @@ fn places(plan: &Plan) -> Vec<(usize, u32)> {
     places
 }
 
-/// Expands clones and prepares their files, in order.
+/// Expands clones and prepares their files, in order. A clone that has failed gets none.
 fn prepare(
     plan: &Plan,
     logs: &[Option<Summary>],
     makers: &[Maker],
     control: &mut Control,
+    failures: &mut Failures,
 ) -> Result<Vec<Clone>, Error> {
-    let mut clones = Vec::new();
+    let mut clones: Vec<Clone> = Vec::new();
     let mut groups = places(plan).into_iter().map(|(_, group)| group);
     let postponed = files::postponed(plan)?;
     for (index, job) in plan.jobs.iter().enumerate() {
@@ -288,9 +300,16 @@ fn prepare(
         for number in 0..job.process.clones.max(1) {
             let names = replayed.map(|log| log.files.iter().map(|file| file.name.clone()).collect());
             let is_postponed = postponed[index];
-            let target = match is_postponed {
-                true => Target::postponed(job),
-                false => prepare_target(job, number, makers[index].spec, names, control)?,
+            let seat = clones.len();
+            let target = if is_postponed || failures.has(seat) {
+                Target::postponed(job)
+            } else {
+                match prepare_target(job, number, makers[index].spec, names, control) {
+                    Ok(target) => target,
+                    // A layout that was stopped is the end of the run.
+                    Err(error) if control.stop.load(Relaxed) => return Err(error),
+                    Err(error) => failures.of(seat, error).map(|()| Target::postponed(job))?,
+                }
             };
             let (group, target) = (groups.next().unwrap_or_default(), Mutex::new(target));
             clones.push(Clone { job: index, number, group, largest_block, is_postponed, target });
@@ -361,6 +380,18 @@ struct Schedule<'scope, 'run> {
 }
 
 impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
+    /// Ends the clones that failed before any clone began. As in fio, `exitall` and its like take no notice of them.
+    fn end_failed(&mut self, failures: &mut Failures) {
+        for index in 0..self.stands.len() {
+            if let Some(error) = failures.take(index) {
+                let job = &self.plan.jobs[self.clones[index].job];
+                self.seats.seat(index).leave();
+                let report = Report::failed_with(job, self.untouched(index).facts, error);
+                self.stands[index] = Stand::Ended(Box::new(report));
+            }
+        }
+    }
+
     fn run<'env>(&mut self, control: &mut Control, scope: &'scope Scope<'scope, 'env>) -> Vec<Report> {
         let mut next_progress_ns = 0;
         loop {

@@ -16,6 +16,7 @@ use measure::Direction;
 
 use super::zones::Zones;
 use crate::Error;
+use crate::failures::Failures;
 use crate::verify::State;
 pub(super) use plain::Plain;
 pub(super) use pulses::Pulses;
@@ -68,11 +69,17 @@ impl Source {
 /// first.
 ///
 /// # Errors
-/// The first file that is missing or damaged.
-pub(super) fn find_states(plan: &Plan, clones: &[(usize, u32)]) -> Result<(), Error> {
-    let jobs = clones.iter().zip(0..).map(|(&(job, _), seat)| (&plan.jobs[job], seat));
-    jobs.filter(|(job, _)| job.verify.as_ref().is_some_and(|verify| verify.loads_state))
-        .try_for_each(|(job, seat)| State::load(&recalled::path(job, seat)).map(|_| ()))
+/// The first file that is missing or damaged, unless its clone fails alone.
+pub(super) fn find_states(plan: &Plan, clones: &[(usize, u32)], failures: &mut Failures) -> Result<(), Error> {
+    for (&(job, _), seat) in clones.iter().zip(0..) {
+        let job = &plan.jobs[job];
+        if job.verify.as_ref().is_some_and(|verify| verify.loads_state)
+            && let Err(error) = State::load(&recalled::path(job, seat))
+        {
+            failures.of(seat as usize, error)?;
+        }
+    }
+    Ok(())
 }
 
 /// The largest block that a clone of this job has in flight, in bytes.
