@@ -772,3 +772,80 @@ fn values_are_those_that_fio_reads_and_a_note_says_so() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(stderr(&refused).contains("wait_for=nobody: job j waits for a job that is not there"));
 }
+
+/// As in fio, a job that cannot start ends alone: its error stands in JSON, the other jobs run, and the status is 1.
+#[test]
+fn a_job_that_cannot_start_fails_alone() {
+    let directory = directory();
+    let place = directory.path();
+    std::fs::create_dir(place.join("folder")).unwrap();
+    std::fs::write(place.join("there"), vec![1; 1 << 20]).unwrap();
+    std::fs::write(place.join("empty"), "").unwrap();
+    let job = ["--size=64k", "--rw=read", "--output-format=json"];
+    let good = ["--name=good", "--rw=write", "--filename=good", "--size=64k"];
+    let cases: &[(&[&str], &[i32])] = &[
+        (&["--filename=folder"], &[libc::EISDIR]),
+        (&["--filename=there:folder"], &[libc::EISDIR]),
+        (&["--filename=there/x"], &[libc::ENOTDIR, libc::ENOENT]),
+        (&["--filename=there", "--size=0"], &[libc::EINVAL]),
+        (&["--read_iolog=missing"], &[libc::EINVAL, libc::ENOENT]),
+        (&["--read_iolog=empty"], &[libc::EINVAL, libc::ENOENT]),
+        (&["--filename=missing", "--allow_file_create=0"], &[libc::ENOENT]),
+        (&["--ioengine=sg", "--filename=/dev/sg99"], &[libc::EINVAL]),
+        (&["--filename=/proc/self/mem"], &[libc::EPERM, libc::EIO, libc::EINVAL]),
+    ];
+    let pairs = |value: &serde_json::Value| -> Vec<(String, i64, u64)> {
+        let number = |job: &serde_json::Value, way: &str| job[way]["total_ios"].as_u64().unwrap();
+        let jobs = value["jobs"].as_array().unwrap().iter();
+        let pair = |job: &serde_json::Value| {
+            let name = job["jobname"].as_str().unwrap().to_owned();
+            (name, job["error"].as_i64().unwrap(), number(job, "read") + number(job, "write"))
+        };
+        jobs.map(pair).collect()
+    };
+    for (bad, errors) in cases {
+        let bad = [&["--name=bad"][..], bad].concat();
+        for words in [[&job[..], &bad, &good].concat(), [&job[..], &good, &bad].concat()] {
+            let output = fio(place, &words);
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+            let seen = pairs(&json(&output));
+            let of = |name: &str| seen.iter().find(|job| job.0 == name).map(|job| (job.1, job.2)).unwrap();
+            assert!(errors.contains(&(of("bad").0 as i32)) && of("bad").1 == 0, "{words:?}: {seen:?}");
+            assert_eq!(of("good"), (0, 16), "{words:?}: {said}");
+            assert!(said.contains("job bad: ") && !said.contains("job good: "), "{words:?}: {said}");
+            assert!(!place.join("missing").exists());
+        }
+        // Under its own name, the program runs no job, and makes no file.
+        std::fs::remove_file(place.join("good")).unwrap();
+        let whole = run(place, &[&["run"], &job[..], &good, &bad].concat());
+        assert!(whole.status.code() == Some(2) && whole.stdout.is_empty(), "{bad:?}: {}", stdout(&whole));
+        assert!(!place.join("good").exists(), "{bad:?}");
+    }
+}
+
+/// As in fio, `exitall` takes no notice of a job that never began, and jobs that wait for it run.
+#[test]
+fn a_job_that_cannot_start_holds_up_and_ends_no_other() {
+    let directory = directory();
+    let place = directory.path();
+    std::fs::create_dir(place.join("folder")).unwrap();
+    let bad = ["--name=bad", "--filename=folder", "--rw=read", "--numjobs=2"];
+    let good = ["--name=good", "--filename=good", "--rw=write", "--numjobs=1"];
+    for (first, second) in [
+        (&["--exitall"][..], &[][..]),
+        (&["--exitall_on_error=1"], &[]),
+        (&[], &["--stonewall"]),
+        (&[], &["--wait_for=bad"]),
+    ] {
+        let words = [&["--size=64k", "--output-format=json"], &bad[..], first, &good, second].concat();
+        let jobs = json(&fio(place, &words))["jobs"].clone();
+        let figures = |job: usize| (jobs[job]["error"].as_i64(), jobs[job]["write"]["total_ios"].as_u64());
+        let failed = (Some(i64::from(libc::EISDIR)), Some(0));
+        assert_eq!([figures(0), figures(1), figures(2)], [failed, failed, (Some(0), Some(16))], "{words:?}");
+    }
+    // A group has the error of its members, and their figures.
+    let words = [&["--size=64k", "--output-format=json", "--group_reporting"], &bad[..], &good].concat();
+    let jobs = json(&fio(place, &words))["jobs"].clone();
+    assert_eq!((jobs[0]["error"].as_i64(), jobs[0]["write"]["total_ios"].as_u64()), (Some(21), Some(16)));
+}
