@@ -773,6 +773,14 @@ fn values_are_those_that_fio_reads_and_a_note_says_so() {
     assert!(stderr(&refused).contains("wait_for=nobody: job j waits for a job that is not there"));
 }
 
+/// Numbers of errors.
+const EPERM: i32 = 1;
+const ENOENT: i32 = 2;
+const EIO: i32 = 5;
+const ENOTDIR: i32 = 20;
+const EISDIR: i32 = 21;
+const EINVAL: i32 = 22;
+
 /// As in fio, a job that cannot start ends alone: its error stands in JSON, the other jobs run, and the status is 1.
 #[test]
 fn a_job_that_cannot_start_fails_alone() {
@@ -784,15 +792,15 @@ fn a_job_that_cannot_start_fails_alone() {
     let job = ["--size=64k", "--rw=read", "--output-format=json"];
     let good = ["--name=good", "--rw=write", "--filename=good", "--size=64k"];
     let cases: &[(&[&str], &[i32])] = &[
-        (&["--filename=folder"], &[libc::EISDIR]),
-        (&["--filename=there:folder"], &[libc::EISDIR]),
-        (&["--filename=there/x"], &[libc::ENOTDIR, libc::ENOENT]),
-        (&["--filename=there", "--size=0"], &[libc::EINVAL]),
-        (&["--read_iolog=missing"], &[libc::EINVAL, libc::ENOENT]),
-        (&["--read_iolog=empty"], &[libc::EINVAL, libc::ENOENT]),
-        (&["--filename=missing", "--allow_file_create=0"], &[libc::ENOENT]),
-        (&["--ioengine=sg", "--filename=/dev/sg99"], &[libc::EINVAL]),
-        (&["--filename=/proc/self/mem"], &[libc::EPERM, libc::EIO, libc::EINVAL]),
+        (&["--filename=folder"], &[EISDIR]),
+        (&["--filename=there:folder"], &[EISDIR]),
+        (&["--filename=there/x"], &[ENOTDIR, ENOENT]),
+        (&["--filename=there", "--size=0"], &[EINVAL]),
+        (&["--read_iolog=missing"], &[EINVAL, ENOENT]),
+        (&["--read_iolog=empty"], &[EINVAL, ENOENT]),
+        (&["--filename=missing", "--allow_file_create=0"], &[ENOENT]),
+        (&["--ioengine=sg", "--filename=/dev/sg99"], &[EINVAL]),
+        (&["--filename=/proc/self/mem"], &[EPERM, EIO, EINVAL]),
     ];
     let pairs = |value: &serde_json::Value| -> Vec<(String, i64, u64)> {
         let number = |job: &serde_json::Value, way: &str| job[way]["total_ios"].as_u64().unwrap();
@@ -841,11 +849,14 @@ fn a_job_that_cannot_start_holds_up_and_ends_no_other() {
         let words = [&["--size=64k", "--output-format=json"], &bad[..], first, &good, second].concat();
         let jobs = json(&fio(place, &words))["jobs"].clone();
         let figures = |job: usize| (jobs[job]["error"].as_i64(), jobs[job]["write"]["total_ios"].as_u64());
-        let failed = (Some(i64::from(libc::EISDIR)), Some(0));
+        let failed = (Some(i64::from(EISDIR)), Some(0));
         assert_eq!([figures(0), figures(1), figures(2)], [failed, failed, (Some(0), Some(16))], "{words:?}");
     }
     // A group has the error of its members, and their figures.
     let words = [&["--size=64k", "--output-format=json", "--group_reporting"], &bad[..], &good].concat();
     let jobs = json(&fio(place, &words))["jobs"].clone();
-    assert_eq!((jobs[0]["error"].as_i64(), jobs[0]["write"]["total_ios"].as_u64()), (Some(21), Some(16)));
+    assert_eq!(
+        (jobs[0]["error"].as_i64(), jobs[0]["write"]["total_ios"].as_u64()),
+        (Some(i64::from(EISDIR)), Some(16))
+    );
 }
