@@ -852,6 +852,10 @@ fn a_job_that_cannot_start_holds_up_and_ends_no_other() {
         let failed = (Some(i64::from(EISDIR)), Some(0));
         assert_eq!([figures(0), figures(1), figures(2)], [failed, failed, (Some(0), Some(16))], "{words:?}");
     }
+    // Processors that are missing refuse the whole run.
+    let words = [&["--size=64k", "--output-format=json"], &bad[..], &["--numa_cpu_nodes=999"], &good].concat();
+    let refused = fio(place, &words);
+    assert!(refused.status.code() == Some(1) && refused.stdout.is_empty(), "{}", stdout(&refused));
     // A group has the error of its members, and their figures.
     let words = [&["--size=64k", "--output-format=json", "--group_reporting"], &bad[..], &good].concat();
     let jobs = json(&fio(place, &words))["jobs"].clone();

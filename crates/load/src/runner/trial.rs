@@ -14,7 +14,7 @@ use crate::files::seats_of;
 /// Tries the engines, buffers and processors that the jobs need, small and once each.
 ///
 /// # Errors
-/// The first engine, buffer or processor that this machine does not offer, unless its clones fail alone.
+/// The first processor that this machine does not offer; the first engine or buffer, unless its clones fail alone.
 pub(super) fn trial(plan: &Plan, makers: &[Maker], failures: &mut Failures) -> Result<(), Error> {
     let mut tried = Vec::new();
     for ((job, maker), seats) in plan.jobs.iter().zip(makers).zip(seats_of(plan)) {
@@ -25,7 +25,9 @@ pub(super) fn trial(plan: &Plan, makers: &[Maker], failures: &mut Failures) -> R
         if tried.contains(&way) {
             continue;
         }
-        match try_one(job, *maker) {
+        // As in fio, a processor that is missing refuses the whole run.
+        try_processors(job)?;
+        match try_engine(job, *maker) {
             Ok(()) => tried.push(way),
             Err(error) => failures.of_all(seats, error)?,
         }
@@ -33,14 +35,17 @@ pub(super) fn trial(plan: &Plan, makers: &[Maker], failures: &mut Failures) -> R
     Ok(())
 }
 
-fn try_one(job: &Job, maker: Maker) -> Result<(), Error> {
+fn try_processors(job: &Job) -> Result<(), Error> {
     let before = process::affinity();
     let placed = clone::place_on_processors(job, 0);
     // This thread goes back to the processors that it was on, even after a failed trial.
     if let Ok(cpus) = before {
         let _ = process::set_affinity(&cpus);
     }
-    placed?;
+    placed
+}
+
+fn try_engine(job: &Job, maker: Maker) -> Result<(), Error> {
     let (slots, _free) = clone::buffers(job, 1, 4096)?;
     // Engines that open their files themselves would look for them, those without a disk have nothing to try.
     if !maker.spec.opens_files && !maker.spec.diskless {
