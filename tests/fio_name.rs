@@ -795,7 +795,7 @@ fn a_job_that_cannot_start_fails_alone() {
         (&["--filename=folder"], &[EISDIR]),
         (&["--filename=there:folder"], &[EISDIR]),
         (&["--filename=there/x"], &[ENOTDIR, ENOENT]),
-        (&["--filename=there", "--size=0"], &[EINVAL]),
+        (&["--filename=new", "--size=0"], &[EINVAL]),
         (&["--read_iolog=missing"], &[EINVAL, ENOENT]),
         (&["--read_iolog=empty"], &[EINVAL, ENOENT]),
         (&["--filename=missing", "--allow_file_create=0"], &[ENOENT]),
