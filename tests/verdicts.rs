@@ -18,7 +18,7 @@ const ELSEWHERE: [(&str, &str); 8] = [
     ("disturbed", include_str!("nvme_tcp.rs")),
     ("host-slow", include_str!("hosts_run.rs")),
     ("no-limit", include_str!("sweep_axes.rs")),
-    ("process-lost", include_str!("files.rs")),
+    ("process-lost", include_str!("files/phases.rs")),
     ("queue-out-of-balance", include_str!("truth.rs")),
     ("start-skew", include_str!("hosts_run.rs")),
     ("wider-than-asked", include_str!("truth.rs")),
