@@ -406,7 +406,7 @@ pub static FLAGS: &[Flag] = &[
         i.run.formats = vec![Format::Terse];
         Ok(())
     }),
-    flag("append-terse", Takes::Nothing, "", "Add terse output to the report", |i, _| {
+    flag("append-terse", Takes::Maybe, "1", "Add terse output to the report", |i, _| {
         if i.run.formats.is_empty() {
             i.run.formats.push(Format::Normal);
         }
