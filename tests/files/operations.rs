@@ -1,4 +1,4 @@
-//! What each operation leaves on the disk.
+//! The objects that each operation leaves on the disk.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What cannot be done, said in one line.
+//! The refusals: each says in one line what cannot be done.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Why an operation failed: a call of the file system, or a wrong result of a call that succeeded.
+//! The failures of operations: a call of the file system that failed, or a wrong result of one that succeeded.
 
 use std::io;
 

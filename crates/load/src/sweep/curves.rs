@@ -94,8 +94,8 @@ impl Shared<'_> {
 }
 
 impl Open {
-    /// Begins a curve, with the points that an earlier sweep has measured. An axis of rates is looked at first: the look
-    /// chooses the rates.
+    /// Begins a curve, with the points that an earlier sweep has measured. On an axis of rates, a first look at the
+    /// storage chooses the rates.
     fn begin(
         mut variant: Variant,
         shared: &Shared,

@@ -1,4 +1,4 @@
-//! Whose an object is: a run removes what it made, and leaves alone what it could not make.
+//! The owner of an object: a run removes objects that it made, and leaves alone those that it could not make.
 
 use super::Files;
 use crate::smallfiles::failure::Failure;
