@@ -243,7 +243,10 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_not_there_is_one_line() {
-        let error = Scratch::create(Path::new("/nonexistent"), None, &Doomed::default()).unwrap_err().to_string();
-        assert!(error.starts_with("cannot create /nonexistent/plimsoll-scratch.") && !error.contains('\n'), "{error}");
+        let place = tempfile::tempdir().unwrap();
+        let missing = place.path().join("missing");
+        let error = Scratch::create(&missing, None, &Doomed::default()).unwrap_err().to_string();
+        let begin = format!("cannot create {}/plimsoll-scratch.", missing.display());
+        assert!(error.starts_with(&begin) && !error.contains('\n'), "{error}");
     }
 }
