@@ -10,7 +10,7 @@ use super::Doing;
 use super::crew::{Crew, Order};
 use super::effort::Effort;
 use super::variant::{Variant, spot};
-use super::visit::{run, together};
+use super::visit::carry_out;
 use super::workload::Workload;
 use crate::Error;
 use crate::run::Progress;
@@ -41,12 +41,7 @@ pub(super) fn ceiling(
     let spot = spot(&variant, effort, x, &|by_bytes, total| workload.offered(by_bytes, total))?;
     let depth = spot.depth;
     let mut shown = |now: &Progress| progress(Doing::Ceiling(&best.label, depth), now);
-    let job = match crew {
-        None => Some(run(&workload.ceiling(&spot, CEILING_NS)?, stop, None, &mut shown)?),
-        Some(crew) => {
-            let order = Order { spot, runtime_ns: CEILING_NS, ceiling: true };
-            if crew.tell(Some(&order)) { together(workload, &order, stop, crew, &mut shown)? } else { None }
-        }
-    };
+    let order = Order { spot, runtime_ns: CEILING_NS, ceiling: true };
+    let job = carry_out(workload, &order, stop, crew, &mut shown)?;
     Ok(job.map(|(job, _)| Point::of(f64::from(depth), job).iops))
 }

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use job::Job;
+use job::engines::EngineSpec;
 use job::job::Amount;
 use job::source::Setting;
 use measure::Direction;
@@ -14,7 +15,6 @@ use super::effort::Effort;
 use super::recorded;
 use super::workload::{Request, place};
 use crate::{Error, ErrorKind};
-use job::engines::EngineSpec;
 
 /// Options that would be overridden: to take them in silence would mislead.
 pub(super) const OURS: [&str; 9] =

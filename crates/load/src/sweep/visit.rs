@@ -41,16 +41,37 @@ pub(super) fn measure(
     crew: Option<&mut dyn Crew>,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<(JobResult, Provenance), Error> {
-    match (crew, stretch) {
-        (None, Stretch::Visit(runtime_ns)) => run(&workload.plan(spot, runtime_ns)?, stop, None, progress),
-        (_, Stretch::Slices(slices)) => run(&workload.plan_in_slices(spot, slices)?, stop, None, progress),
-        (Some(crew), Stretch::Visit(runtime_ns)) => {
+    match stretch {
+        Stretch::Slices(slices) => run(&workload.plan_in_slices(spot, slices)?, stop, None, progress),
+        Stretch::Visit(runtime_ns) => {
             let order = Order { spot: spot.clone(), runtime_ns, ceiling: false };
-            if !crew.tell(Some(&order)) {
-                return Err(stopped());
-            }
-            together(workload, &order, stop, crew, progress)?.ok_or_else(stopped)
+            carry_out(workload, &order, stop, crew, progress)?.ok_or_else(stopped)
         }
+    }
+}
+
+/// Runs a point, with the crew if there is one. None: no member of the crew listens any more.
+pub(super) fn carry_out(
+    workload: &Workload,
+    order: &Order,
+    stop: &Arc<AtomicBool>,
+    crew: Option<&mut dyn Crew>,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Option<(JobResult, Provenance)>, Error> {
+    match crew {
+        None => run(&plan_of(workload, &order.spot, order)?, stop, None, progress).map(Some),
+        Some(crew) => match crew.tell(Some(order)) {
+            true => together(workload, order, stop, crew, progress),
+            false => Ok(None),
+        },
+    }
+}
+
+/// The plan of a point, at the settings of one member.
+fn plan_of(workload: &Workload, spot: &Spot, order: &Order) -> Result<Plan, Error> {
+    match order.ceiling {
+        true => workload.ceiling(spot, order.runtime_ns),
+        false => workload.plan(spot, order.runtime_ns),
     }
 }
 
@@ -62,16 +83,11 @@ pub(super) fn together(
     crew: &mut dyn Crew,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Option<(JobResult, Provenance)>, Error> {
-    let Order { spot, runtime_ns, ceiling } = order;
-    let share = crew.share(spot.depth);
+    let share = crew.share(order.spot.depth);
     let (mut mine, mut by) = (None, Provenance::default());
     if share > 0 {
-        let own = Spot { depth: share, ..spot.clone() };
-        let plan = match ceiling {
-            true => workload.ceiling(&own, *runtime_ns),
-            false => workload.plan(&own, *runtime_ns),
-        };
-        let outcome = plan.and_then(|mut plan| {
+        let own = Spot { depth: share, ..order.spot.clone() };
+        let outcome = plan_of(workload, &own, order).and_then(|mut plan| {
             // Members measure together, and end together.
             plan.jobs.iter_mut().filter_map(|job| job.time.window.as_mut()).for_each(|window| window.extends = false);
             crew.own(&mut plan);
