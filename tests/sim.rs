@@ -64,7 +64,7 @@ fn sweeps_methods_and_pages() {
     let rows = stdout(&out).lines().take_while(|line| !line.starts_with("interval: ")).count();
     let text = stdout(&out).split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(rows, 5, "{}", stdout(&out));
-    assert_eq!(text.matches("lie in it, by the model's errors on").count(), 2, "{}", stdout(&out));
+    assert_eq!(text.matches("lie in it, by the errors on").count(), 2, "{}", stdout(&out));
     assert_eq!(text.matches("differ by more than the model's error").count(), 2, "{}", stdout(&out));
     let page = std::fs::read_to_string(directory.path().join("o.html")).expect("a page");
     assert!(page.matches("<svg").count() >= 9 && page.ends_with("</html>\n"));

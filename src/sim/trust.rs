@@ -13,7 +13,7 @@ pub fn remarks(results: &[(Run, Outcome)]) -> Vec<String> {
     for (_, outcome) in results {
         let remark = match &outcome.confidence {
             Confidence::Interval { coverage, kind, rows, .. } => format!(
-                "interval: {:.0} of 100 measured rows of the kind \"{kind}\" lie in it, by the model's errors on {rows} rows",
+                "interval: {:.0} of 100 measured rows of the kind \"{kind}\" lie in it, by the errors on {rows} rows",
                 100.0 * coverage
             ),
             Confidence::Outside(why) => format!("outside what was measured, so without an interval: {why}"),

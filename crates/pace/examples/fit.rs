@@ -1,7 +1,7 @@
 //! Fits the profiles of the published machines on the first half of the published rows, and writes them into this
-//! crate: `cargo run --release -p pace --example fit`. It starts at profiles/start/. The same program writes the same
-//! profiles. It judges them by the other half, and writes data/errors.json, from which the simulator's intervals come,
-//! docs/pacing-fit.md and docs/sim-constants.md.
+//! crate: `cargo run --release -p pace --example fit`. It starts at profiles/start/. The same program writes the
+//! same profiles. It judges them by the other half, and writes data/simulated.json, from which corrections and
+//! intervals come, docs/pacing-fit.md and docs/sim-constants.md.
 //!
 //! With the argument `judge`, it judges the profiles as they are. With `shares`, it prints the shares of rows within
 //! 8 % and within 15 %, by kind, and writes nothing.
@@ -38,8 +38,9 @@ fn main() -> Result<(), Any> {
         Some("judge") => judge(folder, &shipped()?),
         Some("shares") => {
             let compared = fit::compare_among(&shipped()?, &fit::all_rows(), THREADS)?;
-            println!("Rows that the fit looked at:\n\n{}", fit::shares(&compared, true)?);
-            println!("Rows that it did not look at:\n\n{}", fit::shares(&compared, false)?);
+            let measured = fit::measured(&compared)?;
+            println!("Rows that the fit looked at:\n\n{}", fit::shares(&measured, true));
+            println!("Rows that it did not look at:\n\n{}", fit::shares(&measured, false));
             Ok(())
         }
         Some(other) => Err(format!("{other}: expected judge, shares or nothing").into()),
@@ -93,7 +94,7 @@ fn both(most: &Machine, few: &Machine, drives: &str) -> Machine {
 
 fn judge(folder: &Path, machines: &BTreeMap<String, Machine>) -> Result<(), Any> {
     let compared = fit::compare_among(machines, &fit::all_rows(), THREADS)?;
-    std::fs::write(folder.join("data/errors.json"), serde_json::to_string_pretty(&fit::errors(&compared)?)? + "\n")?;
+    std::fs::write(folder.join("data/simulated.json"), serde_json::to_string(&fit::simulated(&compared))? + "\n")?;
     let docs = folder.join("../../docs");
     std::fs::write(docs.join("pacing-fit.md"), fit::markdown(&compared)?)?;
     let parameters: Vec<&Parameter> = [OF_MACHINE, OF_DRIVES, OF_CACHE, OF_MANY_CORES].into_iter().flatten().collect();

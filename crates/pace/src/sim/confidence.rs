@@ -1,17 +1,21 @@
-//! The trust in a simulated throughput: an interval from the errors of measured rows of its kind.
+//! The trust in a simulated throughput: its correction and its interval, from measured rows of its kind.
 //!
-//! The profiles are fitted on half of the published rows (`examples/fit.rs`). The ratio of measured to simulated
-//! throughput of a row of the other half is its error. Split conformal prediction turns the errors of a kind into an
-//! interval (V. Vovk, A. Gammerman, G. Shafer, "Algorithmic Learning in a Random World", 2005):
-//! with n errors, the k-th smallest covers the next row of the kind with probability k / (n + 1), whatever the
-//! distribution of the errors is, if that row is like the others.
+//! The model errs alike on loads that are alike, so measured rows near a scenario correct its throughput
+//! ([`Discrepancy`]). The profiles are fitted on half of the published rows (`examples/fit.rs`). Each row of the other
+//! half is predicted by all other rows; the part by which it is off, in units of the deviation that was expected of it,
+//! is its score. Split conformal prediction turns the scores of a kind into an interval (V. Vovk, A. Gammerman,
+//! G. Shafer, "Algorithmic Learning in a Random World", 2005; H. Papadopoulos, "Inductive conformal prediction", 2008,
+//! for scores in units of a deviation): with n scores, the k-th smallest covers the next row of the kind with
+//! probability k / (n + 1), whatever their distribution is, if that row is like the others.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
+use super::discrepancy::{Discrepancy, Measured};
+use super::fit::{self, Compared};
 use super::kinds::{self, Kind};
+use super::load::Load;
 use super::scenario::Scenario;
 use crate::config::Error;
 
@@ -20,11 +24,14 @@ const COVERAGE: f64 = 0.95;
 /// Fewer rows than this say too little of their kind.
 pub const ROWS_LEAST: usize = 6;
 
-/// Measured over simulated throughput of a profile's rows, by profile, then kind.
-pub type Errors = BTreeMap<String, BTreeMap<String, Vec<f64>>>;
-
-static ERRORS: LazyLock<Errors> =
-    LazyLock::new(|| serde_json::from_str(include_str!("../../data/errors.json")).expect("the tests read it"));
+/// All measured rows that count, simulated.
+static MEASURED: LazyLock<Vec<Measured>> = LazyLock::new(|| {
+    let simulated: Vec<f64> =
+        serde_json::from_str(include_str!("../../data/simulated.json")).expect("the tests read it");
+    let compared: Vec<Compared> =
+        fit::all_rows().into_iter().zip(simulated).map(|(row, gbps)| Compared { row, gbps }).collect();
+    fit::measured(&compared).expect("the published machines are valid")
+});
 
 /// The trust in a simulated throughput.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,35 +54,73 @@ pub enum Confidence {
     Outside(String),
 }
 
-impl Confidence {
-    /// The trust in `gbps`, which `scenario` gave.
+/// A throughput with the trust in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trusted {
+    /// The throughput after the correction, Gb/s.
+    pub gbps: f64,
+    /// The trust in it.
+    pub confidence: Confidence,
+}
+
+impl Trusted {
+    /// The throughput of `scenario`, of which the model says `simulated_gbps`.
     ///
     /// # Errors
     /// A machine that is not valid.
-    pub fn of(scenario: &Scenario, gbps: f64) -> Result<Confidence, Error> {
+    pub fn of(scenario: &Scenario, simulated_gbps: f64) -> Result<Trusted, Error> {
         let machine = scenario.machine()?;
         if let Some(learned) = &machine.learned {
-            return Ok(learned.trust(scenario, &machine, gbps));
+            let confidence = learned.trust(scenario, &machine, simulated_gbps);
+            return Ok(Trusted { gbps: simulated_gbps, confidence });
         }
-        Ok(match kinds::of(scenario)? {
-            Ok(kind) => Confidence::of_kind(&kind, gbps, &ERRORS),
-            Err(why) => Confidence::Outside(why),
-        })
+        match kinds::of(scenario)? {
+            Ok(kind) => Ok(Trusted::of_kind(&kind, &Load::of(scenario, &machine)?, simulated_gbps, &MEASURED)),
+            Err(why) => Ok(Trusted { gbps: simulated_gbps, confidence: Confidence::Outside(why) }),
+        }
     }
 
-    /// The trust in `gbps` of a scenario of `kind`, by these errors.
-    pub fn of_kind(kind: &Kind, gbps: f64, errors: &Errors) -> Confidence {
-        let of = errors.get(&kind.profile).and_then(|kinds| kinds.get(kind.name)).map_or(&[][..], Vec::as_slice);
-        if of.len() < ROWS_LEAST {
-            let (profile, name) = (&kind.profile, kind.name);
-            return Confidence::Outside(match of.len() {
-                0 => format!("{profile} has no measured rows of the kind \"{name}\" that it was not fitted on"),
-                n => format!("{profile} has only {n} measured rows of the kind \"{name}\" that it was not fitted on"),
-            });
+    /// The throughput of a `load` of `kind`, by these measured rows.
+    pub fn of_kind(kind: &Kind, load: &Load, simulated_gbps: f64, measured: &[Measured]) -> Trusted {
+        let rows: Vec<&Measured> = measured.iter().filter(|row| row.kind == kind.name).collect();
+        let (profile, name) = (&kind.profile, kind.name);
+        if simulated_gbps <= 0.0 || !rows.iter().any(|row| row.load.profile == *profile) {
+            let confidence = Confidence::Outside(format!("{profile} has no measured rows of the kind \"{name}\""));
+            return Trusted { gbps: simulated_gbps, confidence };
         }
-        interval(kind.name, of, gbps)
+        let discrepancy = Discrepancy::of(rows);
+        let expected = discrepancy.expected(load, simulated_gbps);
+        let gbps = simulated_gbps * expected.log.exp();
+        let unseen = discrepancy.left_out().filter(|(row, ..)| !row.fitted);
+        let scores: Vec<f64> = unseen.map(|(_, expected, remains)| remains.abs() / expected.deviation).collect();
+        let rows = scores.len();
+        let confidence = match score(scores) {
+            Some((score, coverage)) => {
+                let factor = (score * expected.deviation).exp();
+                let (low_gbps, high_gbps) = (gbps / factor, gbps * factor);
+                Confidence::Interval { low_gbps, high_gbps, coverage, kind: name.into(), rows }
+            }
+            None => Confidence::Outside(format!(
+                "only {rows} rows of the kind \"{name}\" were measured that no profile was fitted on"
+            )),
+        };
+        Trusted { gbps, confidence }
     }
+}
 
+/// The score that a new row exceeds with a probability of at most one in twenty, and the probability that it does not.
+/// None if these are too few.
+fn score(mut scores: Vec<f64>) -> Option<(f64, f64)> {
+    if scores.len() < ROWS_LEAST {
+        return None;
+    }
+    scores.sort_by(f64::total_cmp);
+    let places = (scores.len() + 1) as f64;
+    let place = ((COVERAGE * places).ceil() as usize).min(scores.len());
+    Some((scores[place - 1], place as f64 / places))
+}
+
+impl Confidence {
     /// True if the two throughputs differ by more than the model's error; none if that error is unknown for either.
     pub fn differs(&self, other: &Confidence) -> Option<bool> {
         match (self, other) {
@@ -91,14 +136,8 @@ impl Confidence {
 /// The factor by which a figure may be wrong, to both sides, and the probability that it is not by more. None if these
 /// ratios of measured to simulated throughput are too few.
 pub(super) fn factor(ratios: &[f64]) -> Option<(f64, f64)> {
-    if ratios.len() < ROWS_LEAST {
-        return None;
-    }
-    let mut scores: Vec<f64> = ratios.iter().map(|ratio| ratio.ln().abs()).collect();
-    scores.sort_by(f64::total_cmp);
-    let places = (scores.len() + 1) as f64;
-    let place = ((COVERAGE * places).ceil() as usize).min(scores.len());
-    Some((scores[place - 1].exp(), place as f64 / places))
+    let (score, coverage) = score(ratios.iter().map(|ratio| ratio.ln().abs()).collect())?;
+    Some((score.exp(), coverage))
 }
 
 /// The interval around `gbps` by these ratios of rows of `kind`.
@@ -119,15 +158,9 @@ pub(super) fn interval(kind: &str, ratios: &[f64], gbps: f64) -> Confidence {
 mod tests {
     use super::*;
 
-    fn interval(errors: Vec<f64>) -> Confidence {
-        let kind = Kind { profile: "p".into(), name: kinds::LARGE };
-        let of = BTreeMap::from([(kinds::LARGE.to_string(), errors)]);
-        Confidence::of_kind(&kind, 100.0, &BTreeMap::from([("p".to_string(), of)]))
-    }
-
     #[test]
     fn nineteen_of_twenty_new_rows_are_covered() {
-        // Errors from a skewed law, in many draws of 39 rows and a new one: 38 of 40 are the 95 %.
+        // Ratios from a skewed law, in many draws of 39 rows and a new one: 38 of 40 are the 95 %.
         let mut state = 1u64;
         let mut draw = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -136,9 +169,8 @@ mod tests {
         };
         let (mut covered, draws) = (0, 4000);
         for _ in 0..draws {
-            let Confidence::Interval { low_gbps, high_gbps, coverage, .. } =
-                interval((0..39).map(|_| draw()).collect())
-            else {
+            let ratios: Vec<f64> = (0..39).map(|_| draw()).collect();
+            let Confidence::Interval { low_gbps, high_gbps, coverage, .. } = interval("kind", &ratios, 100.0) else {
                 panic!("39 rows are enough")
             };
             assert_eq!(coverage, 38.0 / 40.0);
@@ -150,10 +182,20 @@ mod tests {
 
     #[test]
     fn few_rows_promise_less_and_very_few_nothing() {
-        let Confidence::Interval { coverage, rows, .. } = interval(vec![1.1; 9]) else { panic!("9 rows are enough") };
+        let of = |count: usize| {
+            let kind = Kind { profile: "p".into(), name: kinds::LARGE };
+            let load = Load { profile: "p".into(), ops: 64, ..Load::default() };
+            let row =
+                Measured { kind: kind.name, load: load.clone(), gbps: 110.0, simulated_gbps: 100.0, fitted: false };
+            Trusted::of_kind(&kind, &load, 100.0, &vec![row; count])
+        };
+        let Confidence::Interval { coverage, rows, .. } = of(9).confidence else { panic!("9 rows are enough") };
         assert_eq!((coverage, rows), (0.9, 9));
-        assert!(matches!(interval(vec![1.0; 5]), Confidence::Outside(why) if why.contains("only 5")));
-        assert!(matches!(interval(Vec::new()), Confidence::Outside(why) if why.contains("no measured rows")));
+        assert!((109.0..110.0).contains(&of(9).gbps), "{}", of(9).gbps);
+        assert!(matches!(of(5).confidence, Confidence::Outside(why) if why.contains("only 5")));
+        assert!(
+            matches!(of(0), Trusted { gbps: 100.0, confidence: Confidence::Outside(why) } if why.contains("no measured rows"))
+        );
     }
 
     #[test]

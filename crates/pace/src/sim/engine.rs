@@ -18,7 +18,7 @@ use measure::Histogram;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-use super::confidence::Confidence;
+use super::confidence::Trusted;
 use super::ids;
 use super::machine::{Drives, Machine, MemoryPath};
 use super::outcome::{ClassOutcome, Outcome, Point};
@@ -704,12 +704,15 @@ impl<'a> Engine<'a> {
         let wire_bytes = self.bytes as f64 * self.machine.wire_factor + self.ops as f64 * self.machine.wire_op_bytes;
         let samples = self.samples.max(1) as f64;
         let [small, large] = &self.latency;
-        Ok(Outcome {
+        let simulated_gbps = gbps(self.bytes);
+        let trusted = Trusted::of(self.scenario, simulated_gbps)?;
+        let outcome = Outcome {
             name: self.scenario.name.clone(),
             seed: self.scenario.seed,
             seconds,
-            gbps: gbps(self.bytes),
-            confidence: Confidence::of(self.scenario, gbps(self.bytes))?,
+            gbps: simulated_gbps,
+            simulated_gbps,
+            confidence: trusted.confidence,
             iops: self.ops as f64 / seconds,
             wire_gbps: wire_bytes * 8.0 / seconds / 1e9,
             all: ClassOutcome::of(&self.all_latency[0], &self.all_latency[1]),
@@ -726,7 +729,8 @@ impl<'a> Engine<'a> {
             refused: self.refused,
             curve: std::mem::take(&mut self.curve),
             events: self.events,
-        })
+        };
+        Ok(outcome.corrected(trusted.gbps))
     }
 }
 

@@ -1,15 +1,16 @@
 //! The distance of the model from the published tables, and the calibration that makes it small.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write;
 
-use super::confidence::{Confidence, Errors};
-use super::kinds::{self, Kind, *};
+use super::discrepancy::Measured;
+use super::kinds::{self, *};
+use super::load::Load;
 use super::machine::Machine;
 pub use super::more::more;
 pub use super::published::{Row, rows};
 use super::scenario::merge;
 use super::sweep::{Run, run_all};
+pub use super::tables::{Errors, constants, errors, markdown, shares};
 use crate::config::Error;
 
 /// A row, measured and simulated.
@@ -68,7 +69,7 @@ fn compare_with(
 ) -> Result<Vec<Compared>, Error> {
     let runs: Vec<Run> = rows.iter().map(|row| on(&machine_of(row)?, row)).collect::<Result<_, _>>()?;
     let outcomes = run_all(&runs, threads, progress)?;
-    Ok(rows.iter().zip(outcomes).map(|(row, o)| Compared { row: row.clone(), gbps: o.gbps }).collect())
+    Ok(rows.iter().zip(outcomes).map(|(row, o)| Compared { row: row.clone(), gbps: o.simulated_gbps }).collect())
 }
 
 /// All published rows, of all machines.
@@ -148,7 +149,7 @@ pub const OF_MANY_CORES: &[Parameter] = parameters! {
 const ROWS_OF_KIND: usize = 8;
 
 /// These rows that count, thinned out to [`ROWS_OF_KIND`] of each kind, by kind.
-fn by_kind<'a>(rows: &'a [Row], kinds: &[&str]) -> Result<Vec<(&'static str, Vec<&'a Row>)>, Error> {
+pub(super) fn by_kind<'a>(rows: &'a [Row], kinds: &[&str]) -> Result<Vec<(&'static str, Vec<&'a Row>)>, Error> {
     let mut sets = Vec::new();
     for kind in kinds::KINDS.into_iter().filter(|kind| kinds.contains(kind)) {
         let mut of = Vec::new();
@@ -275,66 +276,29 @@ pub fn compare_shipped(rows: &[Row], threads: usize, progress: &(dyn Fn(f64) + S
     compare_with(rows, threads, progress, &|row| Machine::shipped(row.profile()))
 }
 
-/// Measured over simulated throughput of the rows that count and that no profile was fitted on, by profile and kind:
-/// see data/errors.json.
+/// The rows that count and have a kind, measured and simulated.
 ///
 /// # Errors
 /// A machine that is not valid.
-pub fn errors(compared: &[Compared]) -> Result<Errors, Error> {
-    let mut errors = Errors::new();
-    for c in compared.iter().filter(|c| counts(&c.row) && !c.row.first) {
-        if let Ok(kind) = kinds::of(&c.row.scenario)? {
-            let of = errors.entry(kind.profile).or_default().entry(kind.name.into()).or_default();
-            of.push((c.row.gbps / c.gbps * 1e4).round() / 1e4);
+pub fn measured(compared: &[Compared]) -> Result<Vec<Measured>, Error> {
+    let mut measured = Vec::new();
+    for Compared { row, gbps } in compared.iter().filter(|c| counts(&c.row)) {
+        if let Ok(kind) = kinds::of(&row.scenario)? {
+            measured.push(Measured {
+                kind: kind.name,
+                load: Load::of(&row.scenario, &row.scenario.machine()?)?,
+                gbps: row.gbps,
+                simulated_gbps: *gbps,
+                fitted: row.first,
+            });
         }
     }
-    errors.values_mut().flat_map(|kinds| kinds.values_mut()).for_each(|of| of.sort_by(f64::total_cmp));
-    Ok(errors)
+    Ok(measured)
 }
 
-/// The constants of a profile as Markdown: the value, the range of the search, the source of its start, and the change
-/// of each kind's throughput when the constant grows by a tenth.
-///
-/// # Errors
-/// A machine that cannot be simulated.
-pub fn constants(profile: &str, machine: &Machine, parameters: &[&Parameter], threads: usize) -> Result<String, Error> {
-    let rows: Vec<Row> = all_rows().into_iter().filter(|row| row.profile() == profile).collect();
-    let mut sets = by_kind(&rows, &kinds::KINDS)?;
-    sets.iter_mut().for_each(|(_, rows)| *rows = rows.iter().step_by(2).copied().collect());
-    let mut picked: Vec<Row> = sets.iter().flat_map(|(_, rows)| rows).map(|row| (*row).clone()).collect();
-    picked.iter_mut().for_each(|row| row.scenario.seconds /= 4.0);
-    let mut all = machine.clone();
-    let base = compare(&all, &picked, threads, &|_| {})?;
-    let mut text = format!(
-        "\n## {profile}\n\n| constant | value | range | start | moves, when it grows by a tenth |\n\
-         | --- | --- | --- | --- | --- |\n"
-    );
-    for parameter in parameters {
-        let value = *(parameter.get)(&mut all);
-        let mut next = all.clone();
-        *(parameter.get)(&mut next) = value * 1.1;
-        let moved = if next.cache.curve.windows(2).all(|w| w[1].0 > w[0].0) {
-            compare(&next, &picked, threads, &|_| {})?
-        } else {
-            base.clone()
-        };
-        let (mut at, mut kinds_moved) = (0, Vec::new());
-        for (kind, rows) in sets.iter().filter(|(_, rows)| !rows.is_empty()) {
-            let pairs = base[at..at + rows.len()].iter().zip(&moved[at..at + rows.len()]);
-            let change = pairs.map(|(a, b)| b.gbps / a.gbps - 1.0).sum::<f64>() / rows.len() as f64;
-            at += rows.len();
-            if change.abs() >= 0.005 {
-                kinds_moved.push(format!("{kind} {:+.1} %", 100.0 * change));
-            }
-        }
-        let moves = if kinds_moved.is_empty() { "no kind by 0.5 %".to_string() } else { kinds_moved.join("; ") };
-        let _ = writeln!(
-            text,
-            "| `{}` | {value} | {} to {} | {} | {moves} |",
-            parameter.name, parameter.low, parameter.high, parameter.source
-        );
-    }
-    Ok(text)
+/// The simulated throughput of all rows, Gb/s, in their order and with two digits: data/simulated.json.
+pub fn simulated(compared: &[Compared]) -> Vec<f64> {
+    compared.iter().map(|c| (c.gbps * 100.0).round() / 100.0).collect()
 }
 
 /// The number of a test's rows that are within the tolerance.
@@ -367,113 +331,8 @@ pub fn counts(row: &Row) -> bool {
     row.stable || row.test == 3
 }
 
+/// The machines with measured rows.
+pub const PROFILES: [&str; 4] = ["intel-12-samsung-4", "intel-16", "samsung-12-intel-4", "samsung-16"];
+
 /// The tests, in order.
 pub const TESTS: [u32; 11] = [2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 18];
-
-/// The shares of rows within 8 % and within 15 % as Markdown, by kind over all machines: of the rows that the fit
-/// looked at (`first`), or of the others.
-///
-/// # Errors
-/// A machine that is not valid.
-pub fn shares(compared: &[Compared], first: bool) -> Result<String, Error> {
-    let mut text =
-        String::from("| kind | rows | within 8 % | within 15 % | mean error |\n| --- | --- | --- | --- | --- |\n");
-    let mut of: Vec<(&str, f64)> = Vec::new();
-    for c in compared.iter().filter(|c| counts(&c.row) && c.row.first == first) {
-        if let Ok(kind) = kinds::of(&c.row.scenario)? {
-            of.push((kind.name, c.error()));
-        }
-    }
-    for kind in kinds::KINDS.into_iter().map(Some).chain([None]) {
-        let errors: Vec<f64> = of.iter().filter(|e| kind.is_none_or(|kind| e.0 == kind)).map(|e| e.1).collect();
-        let rows = errors.len();
-        let share = |bar: f64| 100.0 * errors.iter().filter(|e| e.abs() <= bar).count() as f64 / rows.max(1) as f64;
-        let mean = 100.0 * errors.iter().sum::<f64>() / rows.max(1) as f64;
-        let (near, far) = (share(0.08), share(0.15));
-        let _ = writeln!(text, "| {} | {rows} | {near:.0} % | {far:.0} % | {mean:+.1} % |", kind.unwrap_or("all"));
-    }
-    Ok(text)
-}
-
-/// The comparison as Markdown: a summary by test, one by kind, then every row.
-///
-/// # Errors
-/// A machine that is not valid.
-pub fn markdown(compared: &[Compared]) -> Result<String, Error> {
-    let mut text = String::from(
-        "# The model against every published row\n\n\
-         Written by `plimsoll sim --published`; docs/sim.md explains kinds and intervals,\n\
-         docs/pacing.md which rows count and what is off.\n\n\
-         | test | tolerance | calibrating: within | held out: within | held out: mean, worst error | unstable rows within |\n\
-         | --- | --- | --- | --- | --- | --- |\n",
-    );
-    for test in TESTS {
-        let half = tally(compared, test, |r| counts(r) && r.first);
-        let held = tally(compared, test, |r| counts(r) && !r.first);
-        let other = tally(compared, test, |r| !counts(r));
-        let _ = writeln!(
-            text,
-            "| {test} | {:.1} % | {} of {} | {} of {} | {:.1} %, {:.1} % | {} of {} |",
-            100.0 * tolerance(test),
-            half.within,
-            half.rows,
-            held.within,
-            held.rows,
-            100.0 * held.mean,
-            100.0 * held.worst,
-            other.within,
-            other.rows
-        );
-    }
-    let _ = write!(text, "\nHeld out, all machines:\n\n{}", shares(compared, false)?);
-    text.push_str(
-        "\n| machine | kind | held out: rows | within 8 % | within 15 % | interval |\n\
-         | --- | --- | --- | --- | --- | --- |\n",
-    );
-    let errors = errors(compared)?;
-    let off = |ratio: &f64| (1.0 / ratio - 1.0).abs();
-    for (profile, kinds) in &errors {
-        for kind in kinds::KINDS.into_iter().filter(|kind| kinds.contains_key(*kind)) {
-            let of = &kinds[kind];
-            let within = |bar: f64| of.iter().filter(|ratio| off(ratio) <= bar).count();
-            let kind_of = Kind { profile: profile.clone(), name: kind };
-            let interval = match Confidence::of_kind(&kind_of, 1.0, &errors) {
-                Confidence::Interval { high_gbps, low_gbps, .. } => {
-                    format!("-{:.1} % to +{:.1} %", 100.0 * (1.0 - low_gbps), 100.0 * (high_gbps - 1.0))
-                }
-                Confidence::Outside(_) => "none".into(),
-            };
-            let _ = writeln!(
-                text,
-                "| {profile} | {kind} | {} | {} | {} | {interval} |",
-                of.len(),
-                within(0.08),
-                within(0.15)
-            );
-        }
-    }
-    let mut section = |title: &str, which: &dyn Fn(&Row) -> bool| {
-        let _ = write!(
-            text,
-            "\n### {title}\n\n| row | published Gb/s | simulated | error | |\n| --- | --- | --- | --- | --- |\n"
-        );
-        for c in compared.iter().filter(|c| which(&c.row)) {
-            let row = &c.row;
-            let half = match (counts(row), row.first) {
-                (false, _) => "unstable",
-                (true, true) => "calibrating",
-                (true, false) => "held out",
-            };
-            let miss = if counts(row) && c.error().abs() > tolerance(row.test) { ", **outside**" } else { "" };
-            let (what, published, error) = (&row.what, row.gbps, 100.0 * c.error());
-            let _ = writeln!(text, "| {what} | {published:.1} | {:.1} | {error:+.1} % | {half}{miss} |", c.gbps);
-        }
-    };
-    for test in TESTS {
-        section(&format!("Test {test}"), &|row| row.test == test);
-    }
-    for profile in errors.keys() {
-        section(&format!("{profile}, further rows"), &|row| row.test == 0 && row.profile() == profile);
-    }
-    Ok(text)
-}

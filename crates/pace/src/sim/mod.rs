@@ -7,19 +7,23 @@
 //! Discrete events, one random generator, no threads: the same scenario and seed give the same result to the byte.
 
 mod confidence;
+mod discrepancy;
 mod engine;
 pub mod fit;
 mod ids;
 pub mod kinds;
 pub mod learn;
+mod load;
 mod machine;
 mod more;
 mod outcome;
 pub mod published;
 mod scenario;
 mod sweep;
+mod tables;
 
-pub use confidence::{Confidence, Errors};
+pub use confidence::Confidence;
+pub use discrepancy::Measured;
 pub use machine::{Cache, Drives, Machine, profile, profiles};
 pub use outcome::{ClassOutcome, Outcome, Point, jain};
 pub use scenario::{Delay, Event, Job, Order, Scenario, SizeShare};

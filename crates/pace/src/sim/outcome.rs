@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use super::confidence::Confidence;
 
-/// The result of one run. Rates are over the measured seconds, without the warm-up.
+/// The result of one run. Rates are over the measured seconds, without the warm-up. Measured rows near the scenario
+/// correct its throughput ([`Outcome::corrected`]).
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// The scenario's name.
@@ -16,6 +17,8 @@ pub struct Outcome {
     pub seconds: f64,
     /// The throughput of the payload, Gb/s.
     pub gbps: f64,
+    /// The throughput as the model alone has it, Gb/s.
+    pub simulated_gbps: f64,
     /// The trust in the throughput: an interval, or the reason why there is none.
     pub confidence: Confidence,
     /// Ops per second.
@@ -51,6 +54,33 @@ pub struct Outcome {
     pub curve: Vec<Point>,
     /// The number of discrete events that the simulation processed.
     pub events: u64,
+}
+
+impl Outcome {
+    /// This outcome with `gbps` for its throughput. The correction stretches the clock: rates grow by as much as the
+    /// throughput, latencies shrink by as much, and what is in flight stays, as Little's law wants.
+    pub(super) fn corrected(mut self, gbps: f64) -> Outcome {
+        if gbps == self.gbps {
+            return self;
+        }
+        let factor = gbps / self.gbps;
+        let of_curve = |point: &mut Point| {
+            point.gbps *= factor;
+            point.tenant_gbps.iter_mut().for_each(|rate| *rate *= factor);
+        };
+        self.curve.iter_mut().for_each(of_curve);
+        for rate in [&mut self.gbps, &mut self.iops, &mut self.wire_gbps] {
+            *rate *= factor;
+        }
+        self.tenant_gbps.iter_mut().chain(&mut self.drive_gbps).for_each(|rate| *rate *= factor);
+        for class in [&mut self.all, &mut self.small, &mut self.large] {
+            for time in [&mut class.lat_us, &mut class.p50_us, &mut class.p99_us, &mut class.target_us] {
+                *time /= factor;
+            }
+        }
+        self.hold_us = (self.hold_us.0 / factor, self.hold_us.1 / factor);
+        self
+    }
 }
 
 /// Latencies of one class of ops, microseconds.
