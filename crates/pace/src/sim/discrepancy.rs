@@ -1,7 +1,7 @@
-//! The discrepancy between the model and the machines: what the model gets wrong by the load.
+//! The discrepancy between the model and the machines: the model's error as a function of the load.
 //!
-//! A model errs alike on loads that are alike. The logarithm of measured over simulated throughput of a kind's rows is a
-//! Gaussian process: a constant and a slope over the simulated throughput, both near none, and a part that rows share
+//! A model errs alike on loads that are alike. The logarithm of measured over simulated throughput of a kind's rows is
+//! a Gaussian process: a constant and a slope over the simulated throughput, both near none, and a part that rows share
 //! the more, the nearer their loads and their simulated throughputs are (M. Kennedy, A. O'Hagan, "Bayesian calibration
 //! of computer models", J. R. Stat. Soc. B 63, 2001). Far from every row, the process changes nothing.
 
@@ -9,11 +9,11 @@ use super::load::Load;
 
 /// The standard deviation of the part that near rows share, in units of a natural logarithm, as those below.
 const SHARED: f64 = 0.15;
-/// That of a row by itself: what two measurements of one load differ by.
+/// The standard deviation of a row by itself, between two measurements of one load.
 const OWN: f64 = 0.034;
-/// That of the kind's constant.
+/// The standard deviation of a kind's constant.
 const CONSTANT: f64 = 0.05;
-/// That of the kind's slope: how much of a simulated difference between two loads the machines do not show.
+/// The standard deviation of a kind's slope: the part of a simulated difference that the machines do not show.
 const SLOPE: f64 = 0.5;
 /// The distance of two rows of which one is simulated e times as fast as the other. The model puts such rows into
 /// different states, and its errors in one state say little of the other.

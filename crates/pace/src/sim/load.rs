@@ -1,4 +1,4 @@
-//! What tells the loads of one kind apart, and how far two of them are from one another.
+//! The load of a scenario as numbers, and the distance between two loads.
 
 use super::ids;
 use super::kinds;

@@ -60,9 +60,9 @@ pub fn constants(profile: &str, machine: &Machine, parameters: &[&Parameter], th
 pub struct Errors {
     /// The kind.
     pub kind: &'static str,
-    /// Those of the model alone.
+    /// The errors of the model alone.
     pub alone: Vec<f64>,
-    /// Those of the model that is corrected by all other rows.
+    /// The errors of the model that all other rows correct.
     pub corrected: Vec<f64>,
 }
 
