@@ -33,6 +33,7 @@ mod run;
 mod screen;
 mod serve;
 mod serve_log;
+mod serve_pacing;
 mod service;
 mod sim;
 mod sweep;

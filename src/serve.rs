@@ -21,6 +21,7 @@ use crate::command_line::{Arguments, Subcommand};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::serve_log::{Format, Log};
+use crate::serve_pacing;
 use crate::{output, service, values};
 
 /// The row of this subcommand in the table of `main.rs`.
@@ -275,6 +276,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     service::notify("STOPPING=1");
     let by = if interrupt.signalled.load(Ordering::Relaxed) { "a signal" } else { "spdk_kill_instance" };
     log.say(Level::Notice, "stop", format!("the target ends: {by} asks for it"));
+    let pacing = serve_pacing::sentences(&control.target().stats().reactors);
     let patience = matches.get_one::<Duration>("drain").copied().unwrap_or(Duration::from_secs(10));
     if !control.target().shutdown(patience) {
         let after = figures::nanoseconds(patience.as_nanos() as f64);
@@ -282,6 +284,9 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
         log.say(Level::Warning, "warning", line);
     }
     control.tell();
+    for sentence in pacing {
+        log.say(Level::Notice, "pacing", sentence);
+    }
     log.say(Level::Notice, "stop", "the target has ended");
     drop((server, http));
     Ok(Exit::Ok)

@@ -72,7 +72,10 @@ fn the_prototypes_buffers_bound_what_is_in_flight() {
     let peak = pacer["in_flight_bytes_peak"].as_u64().expect("a number");
     assert!(peak <= 96 * 131_072, "{pacer}");
     assert!(peak > 64 * 131_072 && pacer["held"].as_u64() > Some(0), "the limit was reached: {pacer}");
-    served.end();
+    served.signal("TERM");
+    let (_, _, log) = served.wait();
+    let line = log.lines().find(|line| line.contains("pacing held ")).unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains(" of 2k ops of Null0p0d, for ") && line.ends_with(" on average"), "{line}");
 }
 
 #[test]

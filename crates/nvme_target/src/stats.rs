@@ -133,6 +133,8 @@ pub struct PacerStats {
     pub hold_ns_mean: f64,
     /// 99th percentile of the wait of released ops in nanoseconds.
     pub hold_ns_p99: u64,
+    /// The last comparison of two windows, of the method `auto`.
+    pub trial: Option<pace::Trial>,
     /// Per device: name, ops held now, bytes in flight now.
     pub devices: Vec<PacerDevice>,
 }
@@ -142,10 +144,14 @@ pub struct PacerStats {
 pub struct PacerDevice {
     /// The device's name.
     pub name: String,
+    /// Ops that the pacer has admitted.
+    pub admitted: u64,
     /// Ops of the device that the pacer holds now.
     pub held_now: u64,
     /// Ops that had to wait.
     pub held: u64,
+    /// Mean wait of released ops in nanoseconds.
+    pub hold_ns_mean: f64,
     /// Ops in flight now.
     pub in_flight: u64,
     /// Bytes in flight now.

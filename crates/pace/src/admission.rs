@@ -2,6 +2,19 @@
 
 use crate::{Admit, Op, OpId, Purge, Released, Stats};
 
+/// A finished comparison of two windows in turns: see [`crate::AutoPacer`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Trial {
+    /// Bytes of the window that was in force.
+    pub window_bytes: u64,
+    /// Bytes of the window that was tried.
+    pub candidate_bytes: u64,
+    /// The part by which the candidate delivered more.
+    pub gain: f64,
+    /// The standard error of the gain.
+    pub error: f64,
+}
+
 /// Decides when an op may be issued. Not thread-safe on purpose: one per reactor, or behind the caller's lock.
 ///
 /// The caller's duties: time never goes back; every `Go` and every `Released` is `complete`d exactly once; `poll`
@@ -49,5 +62,10 @@ pub trait Admission: Send {
     /// The period between releases of rate methods in nanoseconds (of one credit); 0 for others.
     fn period_ns(&self) -> u64 {
         0
+    }
+
+    /// The last comparison of two windows; `None` before the first, and of methods that compare none.
+    fn last_trial(&self) -> Option<Trial> {
+        None
     }
 }

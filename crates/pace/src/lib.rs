@@ -34,7 +34,7 @@ mod slab;
 mod stats;
 mod throttle;
 
-pub use admission::Admission;
+pub use admission::{Admission, Trial};
 pub use auto::{AutoPacer, Tuning};
 pub use balance::{Balance, Move, PERIOD_NS, Rest, Worker};
 pub use config::{Config, Credits, Error, Limits, Method, SYNTAX};

@@ -24,16 +24,19 @@ impl Reactor {
             in_flight: total.in_flight,
             in_flight_bytes: total.in_flight_bytes,
             in_flight_bytes_peak: core.in_flight_peak,
-            hold_ns_mean: if total.hold_ns.is_empty() { 0.0 } else { total.hold_ns.mean() },
+            hold_ns_mean: mean(&total.hold_ns),
             hold_ns_p99: if total.hold_ns.is_empty() { 0 } else { total.hold_ns.quantile(0.99) },
+            trial: core.pacer.last_trial(),
             devices: Vec::new(),
         };
         let drives = stats.drives.iter().enumerate().filter(|(_, drive)| drive.admitted + drive.held > 0);
         let drives = drives.map(|(id, drive)| {
             let device = PacerDevice {
                 name: String::new(),
+                admitted: drive.admitted,
                 held_now: drive.held_now,
                 held: drive.held,
+                hold_ns_mean: mean(&drive.hold_ns),
                 in_flight: drive.in_flight,
                 in_flight_bytes: drive.in_flight_bytes,
             };
@@ -71,4 +74,9 @@ impl Reactor {
             drives: drives.collect(),
         }
     }
+}
+
+/// The mean of `times`, 0 without any.
+fn mean(times: &measure::Histogram) -> f64 {
+    if times.is_empty() { 0.0 } else { times.mean() }
 }

@@ -345,6 +345,10 @@ impl Admission for AutoPacer {
         &self.core.stats
     }
 
+    fn last_trial(&self) -> Option<crate::Trial> {
+        self.window.last_trial()
+    }
+
     fn window_bytes(&self) -> u64 {
         self.window.bytes()
     }

@@ -8,6 +8,7 @@
 //! nothing against the best of the windows compared last, so that small losses do not add up.
 
 use super::Tuning;
+use crate::admission;
 
 /// The result of one part of a measurement.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +105,8 @@ pub(crate) struct Window {
     /// The lead of a larger window when one was last compared, less what was won since: a fraction of the rate.
     debt: f64,
     trial: Option<Trial>,
+    /// The last trial that ended with a verdict.
+    last: Option<admission::Trial>,
     rest: Rest,
     next: Direction,
     step: f64,
@@ -125,6 +128,7 @@ impl Window {
             base_rate: 0.0,
             debt: 0.0,
             trial: None,
+            last: None,
             rest: Rest::default(),
             next: Direction::Up,
             step: tuning.step,
@@ -140,6 +144,10 @@ impl Window {
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes_now
+    }
+
+    pub fn last_trial(&self) -> Option<admission::Trial> {
+        self.last
     }
 
     /// Takes the result of a part, and returns true if the window is another one from now on.
@@ -265,6 +273,12 @@ impl Window {
 
     fn conclude(&mut self, tuning: &Tuning, trial: &Trial, verdict: Verdict) {
         let gain = trial.differences.mean;
+        self.last = (trial.differences.n > 0).then(|| admission::Trial {
+            window_bytes: self.base_bytes as u64,
+            candidate_bytes: trial.candidate_bytes as u64,
+            gain: gain.exp_m1(),
+            error: (trial.differences.variance(self.noise) / f64::from(trial.differences.n)).sqrt(),
+        });
         if trial.differences.n >= 2 {
             let weight = f64::from(trial.differences.n).min(20.0) / 40.0;
             self.noise += weight * (trial.differences.variance(self.noise) - self.noise);

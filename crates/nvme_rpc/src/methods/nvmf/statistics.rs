@@ -164,10 +164,20 @@ fn io_pacer(stats: &Stats, reactor: &ReactorStats, pacer: &PacerStats) -> Value 
     let devices = pacer.devices.iter().map(|device| {
         json!({
             "name": device.name,
+            "ios": device.admitted,
             "held": device.held,
+            "hold_ticks_mean": device.hold_ns_mean,
             "held_now": device.held_now,
             "in_flight": device.in_flight,
             "in_flight_bytes": device.in_flight_bytes
+        })
+    });
+    let trial = pacer.trial.map(|trial| {
+        json!({
+            "window_bytes": trial.window_bytes,
+            "candidate_bytes": trial.candidate_bytes,
+            "gain": trial.gain,
+            "error": trial.error
         })
     });
     json!({
@@ -179,6 +189,7 @@ fn io_pacer(stats: &Stats, reactor: &ReactorStats, pacer: &PacerStats) -> Value 
         "no_ios": reactor.loops.saturating_sub(pacer.admitted),
         "period_ticks": pacer.period_ns,
         "window_bytes": bound(pacer.window_bytes),
+        "last_trial": trial,
         "budget_bytes": bound(pacer.budget_bytes),
         "in_flight": pacer.in_flight,
         "in_flight_bytes": pacer.in_flight_bytes,
