@@ -147,150 +147,175 @@ pub(super) fn null_devices(machine: &mut toml::Table) {
     merge(machine, null.parse().expect("TOML"));
 }
 
-/// The row's pacing, jobs, cores and delays, or `None` if its columns do not say (a broken row).
-fn build(test: u32, section: &str, context: &Value, row: &Value, nth: usize) -> Option<(String, Scenario)> {
-    let column = |name: &str| number(row, name);
-    let all_128k = || sizes("128k");
-    let depth = column("QD").or_else(|| column("QD/job"));
-    let kernel = context["Initiator"].as_str().is_some_and(|i| i.contains("kernel"));
-    let mask = context.get("Target CPU mask").or(context.get("CPU mask")).and_then(Value::as_str).unwrap_or("0xF");
-    let cores = if mask.starts_with("0xFFFF") { 16 } else { 4 };
-    let one_job = |depth: f64| if kernel { job(depth, 8, None, all_128k()) } else { job(depth, 1, None, all_128k()) };
-    match test {
-        2..=5 => {
-            let depth = depth?;
-            let pacing = match test {
-                2 | 3 => Config::none(),
-                // Test 4 does not say how many of them each core kept to itself: all of them divided.
-                4 => buffers(96.0, f64::from(96 / cores), cores),
-                _ => buffers(96.0, 6.0, cores),
-            };
-            let what = format!("{}depth {depth}", if kernel { "kernel, 8 jobs, " } else { "" });
-            let mut scenario = scenario(what.clone(), cores, pacing, vec![one_job(depth)]);
-            if kernel {
-                scenario.machine.insert("turnaround_us".into(), KERNEL_TURNAROUND_US.into());
-            }
-            if matches!(test, 2 | 4) {
-                null_devices(&mut scenario.machine);
-            }
-            Some((what, scenario))
-        }
-        10 => {
-            let (count, cache, depth) = (column("Num buffers")?, column("Buf cache")?, depth?);
-            let what = format!("{count} buffers, depth {depth}");
-            Some((what.clone(), scenario(what, 4, buffers(count, cache, 4), vec![one_job(depth)])))
-        }
-        11 | 12 => {
-            let (count, slow, depth) = (column("Num buffers")?, column("Num delay bdevs")?, depth?);
-            let groups = ["0-15", "16-31", "32-47"];
-            // Test 12: the third job, always on good namespaces, has a depth of its own, 256 in the first 11 rows and
-            // 1024 in the others.
-            let third = match (test, nth) {
-                (11, _) => depth,
-                (_, 0..11) => 256.0,
-                _ => 1024.0,
-            };
-            let jobs =
-                [depth, depth, third].into_iter().zip(groups).map(|(d, group)| job(d, 1, Some(group), all_128k()));
-            let what = if test == 11 {
-                format!("{count} buffers, {slow} slow, depth {depth}")
-            } else {
-                format!("{count} buffers, {slow} slow at depth {depth}, others {third}")
-            };
-            let mut scenario = scenario(what.clone(), 4, buffers(count, (count / 4.0).floor(), 4), jobs.collect());
-            scenario.namespaces = Some(48);
-            if slow > 0.0 {
-                scenario.delay = vec![Delay { namespaces: format!("0-{}", slow as u32 - 1), us: 1000.0 }];
-            }
-            scenario.seconds = 0.5;
-            Some((what, scenario))
-        }
-        // Five rows of null devices, one that is broken, five of drives; those of delay and split devices follow.
-        13 => {
-            let null = nth < 5;
-            if nth == 5 || nth > 10 {
-                return None;
-            }
-            let what = format!("{}one op in flight", if null { "null, " } else { "" });
-            let mut one = one_job(1.0);
-            one.hosts = "0".into();
-            let mut scenario = scenario(what.clone(), cores, Config::none(), vec![one]);
-            if null {
-                null_devices(&mut scenario.machine);
-            }
-            lone(&mut scenario);
-            Some((what, scenario))
-        }
-        14 | 15 => {
-            let depth = depth?;
-            let text = row["Pacer period, us"].as_str()?;
-            // "5.6 (22.4)": of all cores together, and of one.
-            let period_us: f64 = match text.split_once('(') {
-                Some((_, own)) => own.trim_end_matches(')').parse().ok()?,
-                None => text.parse().ok()?,
-            };
-            let method = if test == 14 {
-                Method::Rate { credits: Credits { cores: 4, at_period_end: true, ..Credits::every(period_us) } }
-            } else {
-                Method::RateDelivered {
-                    credits: Credits { cores: 4, at_period_end: true, ..Credits::every(period_us) },
-                    tuner_period_us: TUNER_PERIOD_US,
-                    tuner_step_ns: TUNER_STEP_NS,
-                }
-            };
-            // The last row of test 14 has 4096 outstanding by its own latency: eight jobs per host.
-            let jobs = if test == 14 && nth == 27 { job(depth, 8, None, all_128k()) } else { one_job(depth) };
-            let what = format!("{period_us} us, depth {depth}");
-            let mut scenario = scenario(what.clone(), 4, plain(method), vec![jobs]);
-            (scenario.seconds, scenario.warmup_seconds) = (0.5, 0.5);
-            Some((what, scenario))
-        }
-        18 => {
-            let depth = depth?;
-            let size = row["IO size"].as_str()?;
-            let bypass_bytes = column("Pacer threshold").unwrap_or(0.0) as u32;
-            let block = if section.contains("Bufs") { 0 } else { 1 };
-            let method = if section.contains("rate based") {
-                // 23 us in the first 38 rows, 24 us in the others, of 32 KiB.
-                let period_us = if nth < 38 { 23.0 } else { 24.0 };
-                Method::RateDelivered {
-                    credits: Credits {
-                        credit_bytes: 32 << 10,
-                        cores: 16,
-                        bypass_bytes,
-                        at_period_end: true,
-                        ..Credits::every(period_us)
-                    },
-                    tuner_period_us: TUNER_PERIOD_US,
-                    tuner_step_ns: TUNER_STEP_NS,
-                }
-            } else if column("Pacer period") == Some(0.0) {
-                Method::None
-            } else {
-                Method::RateInFlight {
-                    credits: Credits {
-                        credit_bytes: 64 << 10,
-                        cores: 16,
-                        bypass_bytes,
-                        at_period_end: true,
-                        ..Credits::every(46.0)
-                    },
-                    tuner_period_us: TUNER_PERIOD_US,
-                    threshold_bytes: 0,
-                    ns_per_mib: TUNER2_NS_PER_MIB[block],
-                }
-            };
-            let how = match method {
-                Method::None => "unpaced".to_string(),
-                Method::RateDelivered { credits, .. } => format!("tuner 1 from {} us", credits.period_us),
-                _ => "tuner 2".to_string(),
-            };
-            let bypass = if bypass_bytes > 0 { format!(", up to {bypass_bytes} bypass") } else { String::new() };
-            let what = format!("{size}, {how}{bypass}, depth {depth} x 16");
-            Some((what.clone(), scenario(what, 16, plain(method), vec![job(depth, 8, None, sizes(size))])))
-        }
-        _ => None,
+/// A row in its place: the columns, and what its section says.
+struct Line<'a> {
+    test: u32,
+    section: &'a str,
+    /// The number of the row in its section, from 0.
+    nth: usize,
+    columns: &'a Value,
+    kernel: bool,
+    cores: u32,
+}
+
+/// The row's name, and its pacing, jobs, cores and delays; `None` if its columns do not say (a broken row).
+type Built = Option<(String, Scenario)>;
+
+impl<'a> Line<'a> {
+    fn of(test: u32, section: &'a str, context: &Value, columns: &'a Value, nth: usize) -> Line<'a> {
+        let kernel = context["Initiator"].as_str().is_some_and(|i| i.contains("kernel"));
+        let mask = context.get("Target CPU mask").or(context.get("CPU mask")).and_then(Value::as_str).unwrap_or("0xF");
+        let cores = if mask.starts_with("0xFFFF") { 16 } else { 4 };
+        Line { test, section, nth, columns, kernel, cores }
     }
+
+    fn build(&self) -> Built {
+        match self.test {
+            2..=5 => self.by_depth(),
+            10 => self.by_buffers(),
+            11 | 12 => self.with_slow_namespaces(),
+            13 => self.one_op(),
+            14 | 15 => self.by_period(),
+            18 => self.by_sizes(),
+            _ => None,
+        }
+    }
+
+    fn number(&self, column: &str) -> Option<f64> {
+        number(self.columns, column)
+    }
+
+    fn depth(&self) -> Option<f64> {
+        self.number("QD").or_else(|| self.number("QD/job"))
+    }
+
+    fn one_job(&self, depth: f64) -> Job {
+        job(depth, if self.kernel { 8 } else { 1 }, None, sizes("128k"))
+    }
+
+    fn by_depth(&self) -> Built {
+        let depth = self.depth()?;
+        let pacing = match self.test {
+            2 | 3 => Config::none(),
+            // Test 4 does not say how many of them each core kept to itself: all of them divided.
+            4 => buffers(96.0, f64::from(96 / self.cores), self.cores),
+            _ => buffers(96.0, 6.0, self.cores),
+        };
+        let what = format!("{}depth {depth}", if self.kernel { "kernel, 8 jobs, " } else { "" });
+        let mut scenario = scenario(what.clone(), self.cores, pacing, vec![self.one_job(depth)]);
+        if self.kernel {
+            scenario.machine.insert("turnaround_us".into(), KERNEL_TURNAROUND_US.into());
+        }
+        if matches!(self.test, 2 | 4) {
+            null_devices(&mut scenario.machine);
+        }
+        Some((what, scenario))
+    }
+
+    fn by_buffers(&self) -> Built {
+        let (count, cache, depth) = (self.number("Num buffers")?, self.number("Buf cache")?, self.depth()?);
+        let what = format!("{count} buffers, depth {depth}");
+        Some((what.clone(), scenario(what, 4, buffers(count, cache, 4), vec![self.one_job(depth)])))
+    }
+
+    fn with_slow_namespaces(&self) -> Built {
+        let (count, slow, depth) = (self.number("Num buffers")?, self.number("Num delay bdevs")?, self.depth()?);
+        // Test 12: the third job, always on good namespaces, has a depth of its own, 256 in the first 11 rows and
+        // 1024 in the others.
+        let third = match (self.test, self.nth) {
+            (11, _) => depth,
+            (_, 0..11) => 256.0,
+            _ => 1024.0,
+        };
+        let jobs = [(depth, "0-15"), (depth, "16-31"), (third, "32-47")];
+        let jobs = jobs.map(|(depth, group)| job(depth, 1, Some(group), sizes("128k"))).to_vec();
+        let what = if self.test == 11 {
+            format!("{count} buffers, {slow} slow, depth {depth}")
+        } else {
+            format!("{count} buffers, {slow} slow at depth {depth}, others {third}")
+        };
+        let mut scenario = scenario(what.clone(), 4, buffers(count, (count / 4.0).floor(), 4), jobs);
+        scenario.namespaces = Some(48);
+        if slow > 0.0 {
+            scenario.delay = vec![Delay { namespaces: format!("0-{}", slow as u32 - 1), us: 1000.0 }];
+        }
+        scenario.seconds = 0.5;
+        Some((what, scenario))
+    }
+
+    /// Five rows of null devices, one that is broken, five of drives; those of delay and split devices follow.
+    fn one_op(&self) -> Built {
+        let null = self.nth < 5;
+        if self.nth == 5 || self.nth > 10 {
+            return None;
+        }
+        let what = format!("{}one op in flight", if null { "null, " } else { "" });
+        let mut one = self.one_job(1.0);
+        one.hosts = "0".into();
+        let mut scenario = scenario(what.clone(), self.cores, Config::none(), vec![one]);
+        if null {
+            null_devices(&mut scenario.machine);
+        }
+        lone(&mut scenario);
+        Some((what, scenario))
+    }
+
+    fn by_period(&self) -> Built {
+        let depth = self.depth()?;
+        let text = self.columns["Pacer period, us"].as_str()?;
+        // "5.6 (22.4)": of all cores together, and of one.
+        let period_us: f64 = match text.split_once('(') {
+            Some((_, own)) => own.trim_end_matches(')').parse().ok()?,
+            None => text.parse().ok()?,
+        };
+        let credits = Credits { cores: 4, at_period_end: true, ..Credits::every(period_us) };
+        let method = if self.test == 14 { Method::Rate { credits } } else { tuner_1(credits) };
+        // The last row of test 14 has 4096 outstanding by its own latency: eight jobs per host.
+        let mut jobs = self.one_job(depth);
+        if self.test == 14 && self.nth == 27 {
+            jobs.per_host = 8;
+        }
+        let what = format!("{period_us} us, depth {depth}");
+        let mut scenario = scenario(what.clone(), 4, plain(method), vec![jobs]);
+        (scenario.seconds, scenario.warmup_seconds) = (0.5, 0.5);
+        Some((what, scenario))
+    }
+
+    fn by_sizes(&self) -> Built {
+        let depth = self.depth()?;
+        let size = self.columns["IO size"].as_str()?;
+        let bypass_bytes = self.number("Pacer threshold").unwrap_or(0.0) as u32;
+        let credits = |credit_bytes: u64, period_us: f64| Credits {
+            credit_bytes,
+            cores: 16,
+            bypass_bytes,
+            at_period_end: true,
+            ..Credits::every(period_us)
+        };
+        let (method, how) = if self.section.contains("rate based") {
+            // 23 us in the first 38 rows, 24 us in the others, of 32 KiB.
+            let period_us = if self.nth < 38 { 23.0 } else { 24.0 };
+            (tuner_1(credits(32 << 10, period_us)), format!("tuner 1 from {period_us} us"))
+        } else if self.number("Pacer period") == Some(0.0) {
+            (Method::None, "unpaced".to_string())
+        } else {
+            let method = Method::RateInFlight {
+                credits: credits(64 << 10, 46.0),
+                tuner_period_us: TUNER_PERIOD_US,
+                threshold_bytes: 0,
+                ns_per_mib: TUNER2_NS_PER_MIB[usize::from(!self.section.contains("Bufs"))],
+            };
+            (method, "tuner 2".to_string())
+        };
+        let bypass = if bypass_bytes > 0 { format!(", up to {bypass_bytes} bypass") } else { String::new() };
+        let what = format!("{size}, {how}{bypass}, depth {depth} x 16");
+        Some((what.clone(), scenario(what, 16, plain(method), vec![job(depth, 8, None, sizes(size))])))
+    }
+}
+
+/// The prototype's first tuner, which follows the delivered rate.
+fn tuner_1(credits: Credits) -> Method {
+    Method::RateDelivered { credits, tuner_period_us: TUNER_PERIOD_US, tuner_step_ns: TUNER_STEP_NS }
 }
 
 /// All rows of the tests that the model is held against, in the order published.
@@ -318,7 +343,7 @@ pub fn rows() -> Vec<Row> {
         };
         let columns = &row["row"];
         let (Some(gbps), Some((what, scenario))) =
-            (number(columns, "BW"), build(test, &section, &row["context"], columns, nth))
+            (number(columns, "BW"), Line::of(test, &section, &row["context"], columns, nth).build())
         else {
             continue;
         };
