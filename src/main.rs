@@ -32,8 +32,6 @@ mod rpc;
 mod run;
 mod screen;
 mod serve;
-mod serve_log;
-mod serve_pacing;
 mod service;
 mod sim;
 mod sweep;

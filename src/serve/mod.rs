@@ -1,7 +1,11 @@
 //! `plimsoll serve`: an NVMe target over TCP and RDMA with pacing, controlled as SPDK's.
 
+mod log;
+mod one_line;
+mod pacing;
+
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -20,9 +24,8 @@ use serde_json::{Value, json};
 use crate::command_line::{Arguments, Subcommand};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::serve_log::{Format, Log};
-use crate::serve_pacing;
 use crate::{output, service, values};
+use log::{Format, Log};
 
 /// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
@@ -213,7 +216,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
         return convert(old);
     }
     let settings = settings(matches)?;
-    let calls = one_line(matches)?;
+    let calls = one_line::calls(matches)?;
     let configuration = matches.get_one::<PathBuf>("config").map(|path| read(path)).transpose()?;
     let socket = matches.get_one::<String>("rpc-socket").map_or(DEFAULT_PATH, String::as_str);
     let directory = state_directory(matches, &calls, configuration.as_deref())?;
@@ -276,7 +279,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     service::notify("STOPPING=1");
     let by = if interrupt.signalled.load(Ordering::Relaxed) { "a signal" } else { "spdk_kill_instance" };
     log.say(Level::Notice, "stop", format!("the target ends: {by} asks for it"));
-    let pacing = serve_pacing::sentences(&control.target().stats().reactors);
+    let pacing = pacing::sentences(&control.target().stats().reactors);
     let patience = matches.get_one::<Duration>("drain").copied().unwrap_or(Duration::from_secs(10));
     if !control.target().shutdown(patience) {
         let after = figures::nanoseconds(patience.as_nanos() as f64);
@@ -414,143 +417,6 @@ fn cores(list: &str) -> anyhow::Result<Vec<u32>> {
         Some(missing) => bail!("--cores {list}: this program may not run on processor {missing}; it may on {there:?}"),
         None => Ok(cpus),
     }
-}
-
-/// The calls that configure what the command line names.
-fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> {
-    let texts = |name: &str| matches.get_many::<String>(name).into_iter().flatten().map(String::as_str);
-    let mut calls = Vec::new();
-    let mut namespaces = Vec::new();
-    let block = size(matches, "block-size")?;
-    for (option, method, prefix) in [("null", "bdev_null_create", "Null"), ("mem", "bdev_malloc_create", "Malloc")] {
-        for (number, text) in texts(option).enumerate() {
-            let (bytes, block) = (bytes(option, text)?, block.unwrap_or(BLOCK_BYTES));
-            let name = format!("{prefix}{number}");
-            calls.push((method, json!({ "name": name, "num_blocks": bytes / block, "block_size": block })));
-            namespaces.push(name);
-        }
-    }
-    let create = size(matches, "create")?;
-    for (number, path) in texts("file").enumerate() {
-        let name = format!("File{number}");
-        let mut params = json!({ "name": name, "filename": path });
-        if let Some(block) = block {
-            params["block_size"] = json!(block);
-        }
-        match create {
-            Some(create) => params["create_size"] = json!(create),
-            None if !Path::new(path).exists() => {
-                bail!("--file {path}: it does not exist; --create SIZE creates it, or correct the path")
-            }
-            None => {}
-        }
-        if matches.get_flag("shared") {
-            params["shared"] = json!(true);
-        }
-        calls.push(("bdev_uring_create", params));
-        namespaces.push(name);
-    }
-    if namespaces.is_empty() {
-        if let Some(useless) = ["listen", "rdma", "nqn", "cntlid-range", "allow-host", "ns-manager"]
-            .into_iter()
-            .find(|name| matches.contains_id(name))
-        {
-            bail!("--{useless} has no effect without --null, --mem or --file");
-        }
-        if matches.get_flag("ana") {
-            bail!("--ana has no effect without --null, --mem or --file");
-        }
-        return Ok(calls);
-    }
-    let on = |option: &'static str, of: fn(SocketAddr) -> Portal| {
-        texts(option).map(|text| address(option, text).map(of)).collect::<anyhow::Result<Vec<Portal>>>()
-    };
-    let mut listeners = on("listen", Portal::from)?;
-    listeners.extend(on("rdma", Portal::rdma)?);
-    if listeners.is_empty() {
-        listeners.push(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)).into());
-    }
-    for transport in [TransportType::Rdma, TransportType::Tcp] {
-        if listeners.iter().any(|portal| portal.transport == transport) {
-            calls.insert(0, ("nvmf_create_transport", json!({ "trtype": transport.name() })));
-        }
-    }
-    if matches.contains_id("tls-key") && matches.contains_id("rdma") {
-        bail!("--tls-key goes with --listen alone: RDMA has no TLS; --dhchap-key has hosts prove themselves over both");
-    }
-    let hosts: Vec<&str> = texts("allow-host").collect();
-    let outside = listeners.iter().find(|portal| !portal.address.ip().is_loopback());
-    let any = matches.get_flag("allow-any-host") || (outside.is_none() && hosts.is_empty());
-    if let Some(outside) = outside.filter(|_| !any && hosts.is_empty()) {
-        bail!(
-            "{} {}: other machines can reach it, so say who may connect: --allow-host NQN (of a Linux host, \
-             /etc/nvme/hostnqn), or --allow-any-host",
-            if outside.transport == TransportType::Rdma { "--rdma" } else { "--listen" },
-            outside.address
-        );
-    }
-    let nqn = matches.get_one::<String>("nqn").map_or(NQN, String::as_str);
-    if let Some(outside) = outside.filter(|_| !matches.contains_id("nqn")) {
-        output::warn(&[format!(
-            "other machines can reach {outside} under the default NQN ({NQN}): a host that uses two such targets \
-             needs a different --nqn for each"
-        )]);
-    }
-    let most = namespaces.len().max(32);
-    let mut subsystem = json!({ "nqn": nqn, "allow_any_host": any, "max_namespaces": most });
-    if let Some(range) = matches.get_one::<String>("cntlid-range") {
-        let (first, last) = cntlids(range)?;
-        (subsystem["min_cntlid"], subsystem["max_cntlid"]) = (json!(first), json!(last));
-    }
-    if matches.get_flag("ana") {
-        subsystem["ana_reporting"] = json!(true);
-    }
-    calls.push(("nvmf_create_subsystem", subsystem));
-    let mut keys = serde_json::Map::new();
-    for (option, param) in [("dhchap-key", "dhchap_key"), ("dhchap-ctrlr-key", "dhchap_ctrlr_key"), ("tls-key", "psk")]
-    {
-        if let Some(path) = matches.get_one::<String>(option) {
-            calls.push(("keyring_file_add_key", json!({ "name": param, "path": path })));
-            keys.insert(param.into(), json!(param));
-        }
-    }
-    for host in &hosts {
-        let mut params = json!({ "nqn": nqn, "host": host });
-        keys.iter().for_each(|(param, key)| params[param] = key.clone());
-        calls.push(("nvmf_subsystem_add_host", params));
-    }
-    calls
-        .extend(texts("ns-manager").map(|host| ("nvmf_subsystem_add_ns_manager", json!({ "nqn": nqn, "host": host }))));
-    // The targets of a shared file find its reservations beside it.
-    let shared = texts("file").filter(|_| matches.get_flag("shared")).map(|path| format!("{path}.reservations"));
-    let mut shared: Vec<Option<String>> = shared.map(Some).collect();
-    shared.splice(0..0, std::iter::repeat_n(None, namespaces.len() - shared.len()));
-    let namespace = |(name, reservations): (&String, &Option<String>)| {
-        let mut namespace = json!({ "bdev_name": name });
-        if let Some(file) = reservations {
-            namespace["ptpl_file"] = json!(file);
-        }
-        ("nvmf_subsystem_add_ns", json!({ "nqn": nqn, "namespace": namespace }))
-    };
-    calls.extend(namespaces.iter().zip(&shared).map(namespace));
-    calls.extend(listeners.iter().map(|Portal { transport, address }| {
-        let (ip, port) = (address.ip().to_string(), address.port().to_string());
-        let to = json!({ "trtype": transport.name(), "traddr": ip, "trsvcid": port });
-        let mut params = json!({ "nqn": nqn, "listen_address": to });
-        if matches.contains_id("tls-key") {
-            params["secure_channel"] = json!(true);
-        }
-        ("nvmf_subsystem_add_listener", params)
-    }));
-    Ok(calls)
-}
-
-/// `10.0.0.1`, `10.0.0.1:4420`, `[::1]:4420`.
-fn address(option: &str, text: &str) -> anyhow::Result<SocketAddr> {
-    let bare = || text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, PORT));
-    text.parse().ok().or_else(bare).with_context(|| {
-        format!("--{option} {text}: not an IP address (expected one as 127.0.0.1, 127.0.0.1:{PORT} or [::1]:{PORT})")
-    })
 }
 
 fn configure(
