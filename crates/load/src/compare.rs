@@ -296,66 +296,95 @@ pub fn of_documents(
     figure: &str,
     objectives: &[Objective],
 ) -> Result<ComparisonResult, Error> {
-    let mut differing = Vec::new();
-    let (mut blocks, mut kept_how) = (None, String::new());
-    let (effects, estimator) = match documents {
-        [Document::Run(a), Document::Run(b)] => {
-            differing = differences(
-                &JobOptions::of_results(&a.global_options, &a.jobs),
-                &JobOptions::of_results(&b.global_options, &b.jobs),
-            );
-            blocks = different_blocks(&a.jobs, &b.jobs);
-            let effects = effect::unpaired(a, b);
-            let over_time = effects.iter().any(|effect| effect.cannot_tell != Some(CannotTell::NoInterval));
-            let estimator = match over_time {
-                true => {
-                    "The values of A and B are means over the intervals of one run each, also for the 99th percentile \
-                     (the report of a run has the percentile of all its ops). The change includes every change of the \
-                     machine between the two runs."
-                }
-                false => {
-                    "The values of A and B come from one run each. A result of fio has no samples over time, so that \
-                     a difference may be noise: run both job files in turns (`plimsoll compare A.fio B.fio`), or keep \
-                     results of some seconds with `plimsoll run --save`."
-                }
-            };
-            (effects, estimator)
-        }
-        [Document::Sweep(a), Document::Sweep(b)] => {
-            let first = |sweep: &SweepResult| -> Vec<JobResult> {
-                sweep
-                    .curves
-                    .first()
-                    .and_then(|curve| curve.points.first())
-                    .map(|point| point.job.clone())
-                    .into_iter()
-                    .collect()
-            };
-            blocks = different_blocks(&first(a), &first(b));
-            let objectives = objectives_of(a, b, objectives)?;
-            if !objectives.is_empty() {
-                let named = objectives.iter().map(Objective::to_string).collect::<Vec<_>>().join(", ");
-                kept_how = format!(
-                    "The values of A and B come from one sweep each. IOPS within the objectives ({named}) are those \
-                     at the highest {} that surely keeps them; their interval goes on to the smallest that surely \
-                     does not, or to the plateau.",
-                    AxisKind::of(&a.axis).one()
-                );
-            }
-            let how = match kept_how.as_str() {
-                "" => "The values of A and B are plateau and load line of one sweep each.",
-                kept_how => kept_how,
-            };
-            (of_sweeps(a, b, &objectives), how)
-        }
-        [Document::Files(a), Document::Files(b)] => {
-            (effect::of_files(a, b), "The values of A and B come from one run each, phase by phase.")
-        }
+    let Compared { effects, estimator, differences, blocks } = match documents {
+        [Document::Run(a), Document::Run(b)] => of_runs(a, b),
+        [Document::Sweep(a), Document::Sweep(b)] => of_two_sweeps(a, b, objectives)?,
+        [Document::Files(a), Document::Files(b)] => Compared {
+            effects: effect::of_files(a, b),
+            estimator: "The values of A and B come from one run each, phase by phase.".into(),
+            ..Compared::default()
+        },
         _ => {
             let hint = "give two results of `run --save`, two of `sweep`, or two of `files`";
             return Err(Error::usage("cannot compare", names.join(" with "), hint));
         }
     };
+    refuse_without(&effects, names, documents, figure)?;
+    let [a, b] = documents;
+    let sides = of_side('A', std::iter::once(of_document(a))).into_iter();
+    let verdicts = worst_first(sides.chain(of_side('B', std::iter::once(of_document(b)))).chain(blocks).collect());
+    Ok(ComparisonResult {
+        sides: (names[0].into(), names[1].into()),
+        sentence: effect::sentence((names[0], names[1]), &effects, figure, &verdicts),
+        effects,
+        figure: figure.into(),
+        estimator,
+        differences,
+        verdicts,
+        ..ComparisonResult::default()
+    })
+}
+
+/// Two documents of one sort, compared.
+#[derive(Default)]
+struct Compared {
+    effects: Vec<Effect>,
+    /// The source of the values, in sentences.
+    estimator: String,
+    differences: Vec<Difference>,
+    /// The verdict on sizes of blocks that differ.
+    blocks: Option<Verdict>,
+}
+
+fn of_runs(a: &RunResult, b: &RunResult) -> Compared {
+    let effects = effect::unpaired(a, b);
+    let over_time = effects.iter().any(|effect| effect.cannot_tell != Some(CannotTell::NoInterval));
+    let estimator = match over_time {
+        true => {
+            "The values of A and B are means over the intervals of one run each, also for the 99th percentile \
+             (the report of a run has the percentile of all its ops). The change includes every change of the \
+             machine between the two runs."
+        }
+        false => {
+            "The values of A and B come from one run each. A result of fio has no samples over time, so that \
+             a difference may be noise: run both job files in turns (`plimsoll compare A.fio B.fio`), or keep \
+             results of some seconds with `plimsoll run --save`."
+        }
+    };
+    Compared {
+        effects,
+        estimator: estimator.into(),
+        differences: differences(
+            &JobOptions::of_results(&a.global_options, &a.jobs),
+            &JobOptions::of_results(&b.global_options, &b.jobs),
+        ),
+        blocks: different_blocks(&a.jobs, &b.jobs),
+    }
+}
+
+fn of_two_sweeps(a: &SweepResult, b: &SweepResult, objectives: &[Objective]) -> Result<Compared, Error> {
+    let objectives = objectives_of(a, b, objectives)?;
+    let estimator = if objectives.is_empty() {
+        "The values of A and B are plateau and load line of one sweep each.".into()
+    } else {
+        let named = objectives.iter().map(Objective::to_string).collect::<Vec<_>>().join(", ");
+        format!(
+            "The values of A and B come from one sweep each. IOPS within the objectives ({named}) are those \
+             at the highest {} that surely keeps them; their interval goes on to the smallest that surely \
+             does not, or to the plateau.",
+            AxisKind::of(&a.axis).one()
+        )
+    };
+    let first = |sweep: &SweepResult| -> Vec<JobResult> {
+        let point = sweep.curves.first().and_then(|curve| curve.points.first());
+        point.map(|point| point.job.clone()).into_iter().collect()
+    };
+    let blocks = different_blocks(&first(a), &first(b));
+    Ok(Compared { effects: of_sweeps(a, b, &objectives), estimator, blocks, ..Compared::default() })
+}
+
+/// Two documents without a figure in common, or without the figure that decides, are not compared.
+fn refuse_without(effects: &[Effect], names: [&str; 2], documents: [&Document; 2], figure: &str) -> Result<(), Error> {
     if effects.is_empty() {
         let hint = match documents {
             [Document::Run(_), Document::Run(_)] => "at least one of the results has no completed op",
@@ -364,7 +393,7 @@ pub fn of_documents(
         };
         return Err(Error::usage("nothing to compare in", names.join(" and "), hint));
     }
-    if effect::of_figure(&effects, figure).is_empty() {
+    if effect::of_figure(effects, figure).is_empty() {
         let known: Vec<&str> = effects.iter().map(|effect| effect.figure.as_str()).collect();
         let hint = match (documents, figure) {
             ([Document::Run(_), Document::Run(_)], "lat_p99") => {
@@ -374,24 +403,7 @@ pub fn of_documents(
         };
         return Err(Error::usage("these results have no figure", figure, hint));
     }
-    let [a, b] = documents;
-    let verdicts = worst_first(
-        of_side('A', std::iter::once(of_document(a)))
-            .into_iter()
-            .chain(of_side('B', std::iter::once(of_document(b))))
-            .chain(blocks)
-            .collect(),
-    );
-    Ok(ComparisonResult {
-        sides: (names[0].into(), names[1].into()),
-        sentence: effect::sentence((names[0], names[1]), &effects, figure, &verdicts),
-        effects,
-        figure: figure.into(),
-        estimator: estimator.into(),
-        differences: differing,
-        verdicts,
-        ..ComparisonResult::default()
-    })
+    Ok(())
 }
 
 /// Plateau and load line of each engine that both sweeps have; of the only engine of both, whatever its name.
