@@ -203,74 +203,20 @@ fn fio(top: &Map<String, Value>, version: &str) -> Result<RunResult, ReadError> 
 
 fn fio_job(value: &Value, global_options: &[(String, String)]) -> JobResult {
     let options = pairs(value.get("job options"));
-    let option = |names: &[&str]| {
-        let named = |(name, _): &&(String, String)| names.contains(&name.as_str());
-        options
-            .iter()
-            .rev()
-            .find(named)
-            .or_else(|| global_options.iter().rev().find(named))
-            .map(|(_, value)| value.as_str())
-    };
-    let number = |names: &[&str], default: u64| {
-        option(names).and_then(|text| measure::units::parse_bytes(text, 1024).ok()).unwrap_or(default)
-    };
-    let engine = option(&["ioengine"]).unwrap_or("psync").to_string();
-    let grouped = option(&["group_reporting"]).is_some();
-    let numjobs = number(&["numjobs"], 1).clamp(1, 1 << 20) as u32;
-    let iodepth = number(&["iodepth"], 1).clamp(1, 1 << 20) as u32;
-    let flag = |names: &[&str]| option(names).is_some_and(|text| text != "0");
+    let given = FioOptions { own: &options, global: global_options };
+    let numjobs = given.number("numjobs", 1);
     let mut job = JobResult {
         name: text(value, "jobname"),
         description: value.get("desc").and_then(Value::as_str).map(str::to_string),
         group: integer(value, "groupid").min(u64::from(u32::MAX)) as u32,
-        clones: if grouped { numjobs } else { 1 },
+        clones: if given.value(&["group_reporting"]).is_some() { numjobs } else { 1 },
         start_unix_ms: integer(value, "job_start"),
         elapsed_ns: integer(value, "elapsed").saturating_mul(1_000_000_000).min(LARGEST),
         continue_on_error: value.get("total_err").is_some(),
+        facts: given.facts(),
         ..JobResult::default()
     };
-    job.facts = Facts {
-        synchronous: ["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"].contains(&engine.as_str()),
-        engine,
-        iodepth,
-        numjobs,
-        direct: flag(&["direct"]) || option(&["buffered"]) == Some("0"),
-        rw: option(&["rw", "readwrite"]).unwrap_or("read").to_string(),
-        notes: vec![
-            "Read from fio's JSON, which does not tell what was cached, unwritten or steady. Where it lists no percentiles \
-             of lat, they are those of clat plus the mean difference."
-                .into(),
-        ],
-        ..Facts::default()
-    };
-    let sizes = option(&["bs", "blocksize"]).unwrap_or("4k");
-    let mut sizes = sizes.split(',').map(|size| measure::units::parse_bytes(size, 1024).unwrap_or(0));
-    let first = sizes.next().unwrap_or(0);
-    let second = sizes.next().unwrap_or(first);
-    job.facts.block_bytes.read = (first, first);
-    job.facts.block_bytes.write = (second, second);
-    let third = sizes.next().unwrap_or(second);
-    job.facts.block_bytes.trim = (third, third);
-
-    for direction in Direction::ALL {
-        if let Some(section) = value.get(direction.name()) {
-            job.directions[direction] = fio_direction(section);
-        }
-    }
-    // fio counts the errors of all directions together: they go to the direction that did most.
-    if let Some(most) = Direction::ALL.into_iter().max_by_key(|&direction| job.directions[direction].ops) {
-        job.directions[most].failed_ops = integer(value, "total_err");
-    }
-    // unified_rw_reporting: the sum of all may be all there is.
-    if let Some(section) = value.get("mixed") {
-        job.reporting.unified = Unified::Both;
-        if value.get("read").is_none() {
-            job.directions.read = fio_direction(section);
-            job.reporting.unified = Unified::Mixed;
-        }
-    }
-    job.reporting = Reporting { unified: job.reporting.unified, ..fio_reporting(value) };
+    fio_directions(value, &mut job);
     job.runtime_ns = job.directions.iter().map(|(_, result)| result.runtime_ns).max().unwrap_or(0);
     if let Some(sync) = value.get("sync").and_then(|sync| sync.get("lat_ns")) {
         job.sync.lat_ns = fio_latency(sync, 1.0);
@@ -281,24 +227,94 @@ fn fio_job(value: &Value, global_options: &[(String, String)]) -> JobResult {
     job.cpu.context_switches = integer(value, "ctx");
     (job.cpu.major_faults, job.cpu.minor_faults) = (integer(value, "majf"), integer(value, "minf"));
     job.depth = fio_depth(value, job.total_ops());
-    let error = integer(value, "error");
-    if error > 0 && error < 4096 {
-        let errno = error as i32;
+    let errno =
+        |key: &str| Some(integer(value, key)).filter(|error| (1..4096).contains(error)).map(|error| error as i32);
+    job.error = errno("error").map(|errno| {
         let message = format!("fio reported error {errno} ({})", std::io::Error::from_raw_os_error(errno));
-        job.error = Some(JobError { errno, message });
-    }
-    let first_error = integer(value, "first_error");
-    job.first_error = (first_error > 0 && first_error < 4096).then_some(first_error as i32);
-    if integer(value, "latency_target") > 0 {
-        job.latency_target = Some(LatencyTarget {
-            depth: integer(value, "latency_depth").min(u64::from(u32::MAX)) as u32,
-            target_ns: integer(value, "latency_target").min(LARGEST),
-            window_ns: integer(value, "latency_window").saturating_mul(1000).min(LARGEST),
-            percentile: float(value, "latency_percentile"),
-        });
-    }
+        JobError { errno, message }
+    });
+    job.first_error = errno("first_error");
+    job.latency_target = fio_latency_target(value);
     job.options = options;
     job
+}
+
+/// The options of a job of fio: its own go before the global ones, the last before the first.
+struct FioOptions<'a> {
+    own: &'a [(String, String)],
+    global: &'a [(String, String)],
+}
+
+impl<'a> FioOptions<'a> {
+    /// The value of an option under any of its names.
+    fn value(&self, names: &[&str]) -> Option<&'a str> {
+        let named = |(name, _): &&(String, String)| names.contains(&name.as_str());
+        let found = self.own.iter().rev().find(named).or_else(|| self.global.iter().rev().find(named));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    fn number(&self, name: &str, default: u64) -> u32 {
+        let given = self.value(&[name]).and_then(|text| measure::units::parse_bytes(text, 1024).ok());
+        given.unwrap_or(default).clamp(1, 1 << 20) as u32
+    }
+
+    fn facts(&self) -> Facts {
+        let engine = self.value(&["ioengine"]).unwrap_or("psync").to_string();
+        let mut facts = Facts {
+            synchronous: ["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"].contains(&engine.as_str()),
+            engine,
+            iodepth: self.number("iodepth", 1),
+            numjobs: self.number("numjobs", 1),
+            direct: self.value(&["direct"]).is_some_and(|text| text != "0") || self.value(&["buffered"]) == Some("0"),
+            rw: self.value(&["rw", "readwrite"]).unwrap_or("read").to_string(),
+            notes: vec![
+                "Read from fio's JSON, which does not tell what was cached, unwritten or steady. Where it lists no \
+                 percentiles of lat, they are those of clat plus the mean difference."
+                    .into(),
+            ],
+            ..Facts::default()
+        };
+        let sizes = self.value(&["bs", "blocksize"]).unwrap_or("4k");
+        let mut sizes = sizes.split(',').map(|size| measure::units::parse_bytes(size, 1024).unwrap_or(0));
+        let read = sizes.next().unwrap_or(0);
+        let write = sizes.next().unwrap_or(read);
+        let trim = sizes.next().unwrap_or(write);
+        facts.block_bytes.read = (read, read);
+        facts.block_bytes.write = (write, write);
+        facts.block_bytes.trim = (trim, trim);
+        facts
+    }
+}
+
+fn fio_directions(value: &Value, job: &mut JobResult) {
+    for direction in Direction::ALL {
+        if let Some(section) = value.get(direction.name()) {
+            job.directions[direction] = fio_direction(section);
+        }
+    }
+    // fio counts the errors of all directions together: they go to the direction that did most.
+    if let Some(most) = Direction::ALL.into_iter().max_by_key(|&direction| job.directions[direction].ops) {
+        job.directions[most].failed_ops = integer(value, "total_err");
+    }
+    let mut unified = job.reporting.unified;
+    // unified_rw_reporting: the sum of all may be all there is.
+    if let Some(section) = value.get("mixed") {
+        unified = Unified::Both;
+        if value.get("read").is_none() {
+            job.directions.read = fio_direction(section);
+            unified = Unified::Mixed;
+        }
+    }
+    job.reporting = Reporting { unified, ..fio_reporting(value) };
+}
+
+fn fio_latency_target(value: &Value) -> Option<LatencyTarget> {
+    (integer(value, "latency_target") > 0).then(|| LatencyTarget {
+        depth: integer(value, "latency_depth").min(u64::from(u32::MAX)) as u32,
+        target_ns: integer(value, "latency_target").min(LARGEST),
+        window_ns: integer(value, "latency_window").saturating_mul(1000).min(LARGEST),
+        percentile: float(value, "latency_percentile"),
+    })
 }
 
 /// The latencies that have percentiles, and these percentiles.
