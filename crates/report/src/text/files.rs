@@ -158,92 +158,15 @@ fn rates(work: &Work, ns: u64, lists: bool) -> Vec<String> {
 }
 
 fn one_phase(phase: &PhaseResult, style: Style) -> String {
-    let mut out = String::new();
-    let total = &phase.total;
-    let lists = phase.only_lists();
-    let name = style.paint(Tone::Bold, &phase.name);
-    let rate = style.paint(Tone::Bold, &count(total.files_per_second(phase.runtime_ns)));
-    let _ = match lists {
-        true => {
-            let directories = count(total.directories_per_second(phase.runtime_ns));
-            writeln!(out, "{name}  {rate} entries/s  {directories} directories/s")
-        }
-        false => writeln!(
-            out,
-            "{name}  {rate} files/s  {} IOPS  {} ({} MB/s)",
-            count(total.iops(phase.runtime_ns)),
-            style.paint(Tone::Bold, &bytes_per_second(total.bytes_per_second(phase.runtime_ns))),
-            plain(total.bytes_per_second(phase.runtime_ns) / 1e6),
-        ),
-    };
-    let mut table = match lists {
-        true => Table::new(["", "entries", "directories", "time", "entries/s", "directories/s"]),
-        false => Table::new(["", "files", "time", "files/s", "IOPS", "bw", "MB/s"]),
-    };
-    let mut row = |name: String, work: &Work, ns: u64| {
-        let mut cells = vec![name];
-        cells.extend(rates(work, ns, lists));
-        table.row(cells);
-    };
-    row("all".into(), total, phase.runtime_ns);
-    if phase.threads.len() > 1 {
-        row("to the stonewall".into(), &phase.at_stonewall, phase.stonewall_ns);
-    }
-    let processes = phase.processes();
-    if processes.len() > 1 && processes.len() <= LISTED {
-        processes.iter().for_each(|(process, ns, work)| row(format!("process {process}"), work, *ns));
-    }
-    if phase.threads.len() > 1 && phase.threads.len() <= LISTED {
-        phase.threads.iter().for_each(|one| row(format!("thread {}", one.thread), &one.work, one.runtime_ns));
-    } else if phase.threads.len() > LISTED {
-        let slowest = phase.threads.iter().max_by_key(|one| one.runtime_ns);
-        let fastest = phase.threads.iter().min_by_key(|one| one.runtime_ns);
-        for (name, one) in [("fastest thread", fastest), ("slowest thread", slowest)] {
-            one.into_iter().for_each(|one| row(format!("{name}, {}", one.thread), &one.work, one.runtime_ns));
-        }
-    }
-    out.push_str(&table.without(&["MB/s"], style.width.saturating_sub(2)).render(style, 2));
-
-    let mut latencies = Table::new(["latency", "calls", "mean", "p50", "p90", "p99", "p99.9", "max", "time"]);
-    let all_ns: u128 = phase.calls.iter().map(|call| call.lat_ns.sum()).sum();
-    let mut row = |name: String, lat_ns: &Histogram| {
-        let at = |q: f64| nanoseconds(lat_ns.quantile(q) as f64);
-        latencies.row(vec![
-            name,
-            grouped(lat_ns.count()),
-            nanoseconds(lat_ns.mean()),
-            at(0.5),
-            at(0.9),
-            at(0.99),
-            at(0.999),
-            nanoseconds(lat_ns.max() as f64),
-            percent((lat_ns.sum() as f64 / (all_ns as f64).max(1.0)).min(1.0)),
-        ]);
-    };
-    // A single call is its operation.
-    let alone =
-        phase.operations.len() == 1 && phase.calls.len() == 1 && phase.operations[0].lat_ns == phase.calls[0].lat_ns;
-    for operation in phase.operations.iter().filter(|operation| !operation.lat_ns.is_empty() && !alone) {
-        row(format!("{}, whole", operation.operation), &operation.lat_ns);
-    }
-    phase.calls.iter().for_each(|call| row(format!("  {}", call.call), &call.lat_ns));
+    let mut out = headline(phase, style);
+    out.push_str(&work_table(phase, style));
     if !phase.calls.is_empty() {
-        out.push_str(&latencies.without(&["p99.9", "p90", "p50"], style.width.saturating_sub(2)).render(style, 2));
+        out.push_str(&latencies(phase, style));
     }
     if let Some(course) = &phase.over_time {
         out.push_str(&over_time(course, style));
     }
-    let runtime = (phase.runtime_ns as f64).max(1.0);
-    let used = phase.cpu.user_ns + phase.cpu.system_ns;
-    let told = format!(
-        "user {}, system {} of one CPU; {} {}; {} context switches",
-        percent(phase.cpu.user_ns as f64 / runtime),
-        percent(phase.cpu.system_ns as f64 / runtime),
-        nanoseconds(used as f64 / total.files.max(1) as f64),
-        if lists { "an entry" } else { "a file" },
-        grouped(phase.cpu.context_switches),
-    );
-    let _ = writeln!(out, "  cpu    {}", wrap(&told, style.width, 9));
+    let _ = writeln!(out, "  cpu    {}", wrap(&processor(phase), style.width, 9));
     if let Some(verified) = phase.verified {
         let entries = match verified.entries {
             0 => String::new(),
@@ -262,4 +185,94 @@ fn one_phase(phase: &PhaseResult, style: Style) -> String {
     }
     out.push_str(&verdicts(&phase.verdicts, style, 2));
     out
+}
+
+/// The phase's name and its rates.
+fn headline(phase: &PhaseResult, style: Style) -> String {
+    let total = &phase.total;
+    let name = style.paint(Tone::Bold, &phase.name);
+    let rate = style.paint(Tone::Bold, &count(total.files_per_second(phase.runtime_ns)));
+    if phase.only_lists() {
+        let directories = count(total.directories_per_second(phase.runtime_ns));
+        return format!("{name}  {rate} entries/s  {directories} directories/s\n");
+    }
+    format!(
+        "{name}  {rate} files/s  {} IOPS  {} ({} MB/s)\n",
+        count(total.iops(phase.runtime_ns)),
+        style.paint(Tone::Bold, &bytes_per_second(total.bytes_per_second(phase.runtime_ns))),
+        plain(total.bytes_per_second(phase.runtime_ns) / 1e6),
+    )
+}
+
+/// The work of all, up to the stonewall, and of each process and thread, or of the fastest and the slowest of many.
+fn work_table(phase: &PhaseResult, style: Style) -> String {
+    let lists = phase.only_lists();
+    let mut table = match lists {
+        true => Table::new(["", "entries", "directories", "time", "entries/s", "directories/s"]),
+        false => Table::new(["", "files", "time", "files/s", "IOPS", "bw", "MB/s"]),
+    };
+    let mut row = |name: String, work: &Work, ns: u64| {
+        let mut cells = vec![name];
+        cells.extend(rates(work, ns, lists));
+        table.row(cells);
+    };
+    row("all".into(), &phase.total, phase.runtime_ns);
+    if phase.threads.len() > 1 {
+        row("to the stonewall".into(), &phase.at_stonewall, phase.stonewall_ns);
+    }
+    let processes = phase.processes();
+    if processes.len() > 1 && processes.len() <= LISTED {
+        processes.iter().for_each(|(process, ns, work)| row(format!("process {process}"), work, *ns));
+    }
+    if phase.threads.len() > 1 && phase.threads.len() <= LISTED {
+        phase.threads.iter().for_each(|one| row(format!("thread {}", one.thread), &one.work, one.runtime_ns));
+    } else if phase.threads.len() > LISTED {
+        let slowest = phase.threads.iter().max_by_key(|one| one.runtime_ns);
+        let fastest = phase.threads.iter().min_by_key(|one| one.runtime_ns);
+        for (name, one) in [("fastest thread", fastest), ("slowest thread", slowest)] {
+            one.into_iter().for_each(|one| row(format!("{name}, {}", one.thread), &one.work, one.runtime_ns));
+        }
+    }
+    table.without(&["MB/s"], style.width.saturating_sub(2)).render(style, 2)
+}
+
+/// The latencies of each operation and of its calls; a single call is its operation.
+fn latencies(phase: &PhaseResult, style: Style) -> String {
+    let mut table = Table::new(["latency", "calls", "mean", "p50", "p90", "p99", "p99.9", "max", "time"]);
+    let all_ns: u128 = phase.calls.iter().map(|call| call.lat_ns.sum()).sum();
+    let mut row = |name: String, lat_ns: &Histogram| {
+        let at = |q: f64| nanoseconds(lat_ns.quantile(q) as f64);
+        table.row(vec![
+            name,
+            grouped(lat_ns.count()),
+            nanoseconds(lat_ns.mean()),
+            at(0.5),
+            at(0.9),
+            at(0.99),
+            at(0.999),
+            nanoseconds(lat_ns.max() as f64),
+            percent((lat_ns.sum() as f64 / (all_ns as f64).max(1.0)).min(1.0)),
+        ]);
+    };
+    let alone =
+        phase.operations.len() == 1 && phase.calls.len() == 1 && phase.operations[0].lat_ns == phase.calls[0].lat_ns;
+    for operation in phase.operations.iter().filter(|operation| !operation.lat_ns.is_empty() && !alone) {
+        row(format!("{}, whole", operation.operation), &operation.lat_ns);
+    }
+    phase.calls.iter().for_each(|call| row(format!("  {}", call.call), &call.lat_ns));
+    table.without(&["p99.9", "p90", "p50"], style.width.saturating_sub(2)).render(style, 2)
+}
+
+/// The time of the processors.
+fn processor(phase: &PhaseResult) -> String {
+    let runtime = (phase.runtime_ns as f64).max(1.0);
+    let used = phase.cpu.user_ns + phase.cpu.system_ns;
+    format!(
+        "user {}, system {} of one CPU; {} {}; {} context switches",
+        percent(phase.cpu.user_ns as f64 / runtime),
+        percent(phase.cpu.system_ns as f64 / runtime),
+        nanoseconds(used as f64 / phase.total.files.max(1) as f64),
+        if phase.only_lists() { "an entry" } else { "a file" },
+        grouped(phase.cpu.context_switches),
+    )
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use measure::figures::{count, nanoseconds, percent, plain};
-use measure::schema::{Ended, JobResult, RunResult, Unified};
+use measure::schema::{DirectionResult, Ended, JobResult, RunResult, Unified};
 use measure::{Direction, Histogram};
 
 use super::Table;
@@ -104,38 +104,7 @@ fn one_job(called: &str, job: &JobResult, style: Style) -> String {
         let text = format!("error {}: {}", error.errno, error.message);
         let _ = writeln!(out, "  {}", style.paint(Tone::Bad, &text));
     }
-    let units = job.reporting.bytes;
-    let mixed = (job.reporting.unified != Unified::None).then(|| {
-        let mut all = measure::schema::DirectionResult::default();
-        job.directions.iter().for_each(|(_, result)| all.merge(result));
-        ("mixed", all)
-    });
-    let apart = job.directions.iter().map(|(direction, result)| (direction.name(), result));
-    let apart = apart.filter(|_| job.reporting.unified != Unified::Mixed);
-    for (name, result) in apart.chain(mixed.as_ref().map(|(name, all)| (*name, all))) {
-        if result.ops == 0 && result.failed_ops == 0 {
-            continue;
-        }
-        let seconds = (result.runtime_ns as f64 / 1e9).max(1e-9);
-        let iops = result.ops as f64 / seconds;
-        let (bw, other_bw) = units.rates(result.bytes as f64 / seconds);
-        let _ = writeln!(
-            out,
-            "  {name:<6} {} IOPS  {} ({other_bw})   {} ops, {} in {}",
-            style.paint(Tone::Bold, &count(iops)),
-            style.paint(Tone::Bold, &bw),
-            grouped(result.ops),
-            units.amount(result.bytes as f64),
-            nanoseconds(result.runtime_ns as f64),
-        );
-        let odd = [("short", result.short_ops), ("dropped", result.dropped_ops), ("failed", result.failed_ops)];
-        let odd: Vec<String> =
-            odd.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{} {what}", grouped(*n))).collect();
-        if !odd.is_empty() {
-            let _ = writeln!(out, "         {}", odd.join(", "));
-        }
-        out.push_str(&latencies(job, result, style));
-    }
+    out.push_str(&directions(job, style));
     if !job.sync.lat_ns.is_empty() {
         let mut table = latency_table();
         table.row(latency_row("sync", &job.sync.lat_ns));
@@ -145,6 +114,60 @@ fn one_job(called: &str, job: &JobResult, style: Style) -> String {
     if job.total_ops() > 0 {
         out.push_str(&cpu_and_depth(job, style));
     }
+    out.push_str(&findings(job));
+    out.push_str(&verdicts(&job.verdicts, style, 2));
+    let unchecked = Checked::of_job(job).not_checkable;
+    if job.total_ops() > 0 && !unchecked.is_empty() {
+        let told: Vec<String> = unchecked.into_iter().map(|(code, reason)| format!("{code} ({reason})")).collect();
+        let told = wrap(&format!("not checked: {}", told.join("; ")), style.width, 4);
+        let _ = writeln!(out, "  {}", style.paint(Tone::Soft, &told));
+    }
+    out
+}
+
+/// Rates and latencies of each direction with requests, and of all together where the job reports them so.
+fn directions(job: &JobResult, style: Style) -> String {
+    let mut out = String::new();
+    let mixed = (job.reporting.unified != Unified::None).then(|| {
+        let mut all = DirectionResult::default();
+        job.directions.iter().for_each(|(_, result)| all.merge(result));
+        all
+    });
+    let apart = job.directions.iter().map(|(direction, result)| (direction.name(), result));
+    let apart = apart.filter(|_| job.reporting.unified != Unified::Mixed);
+    for (name, result) in apart.chain(mixed.as_ref().map(|all| ("mixed", all))) {
+        if result.ops > 0 || result.failed_ops > 0 {
+            out.push_str(&rates(name, result, job, style));
+            out.push_str(&latencies(job, result, style));
+        }
+    }
+    out
+}
+
+fn rates(name: &str, result: &DirectionResult, job: &JobResult, style: Style) -> String {
+    let units = job.reporting.bytes;
+    let seconds = (result.runtime_ns as f64 / 1e9).max(1e-9);
+    let (bw, other_bw) = units.rates(result.bytes as f64 / seconds);
+    let mut out = format!(
+        "  {name:<6} {} IOPS  {} ({other_bw})   {} ops, {} in {}\n",
+        style.paint(Tone::Bold, &count(result.ops as f64 / seconds)),
+        style.paint(Tone::Bold, &bw),
+        grouped(result.ops),
+        units.amount(result.bytes as f64),
+        nanoseconds(result.runtime_ns as f64),
+    );
+    let odd = [("short", result.short_ops), ("dropped", result.dropped_ops), ("failed", result.failed_ops)];
+    let odd: Vec<String> =
+        odd.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{} {what}", grouped(*n))).collect();
+    if !odd.is_empty() {
+        let _ = writeln!(out, "         {}", odd.join(", "));
+    }
+    out
+}
+
+/// The lines on what the job was asked to find out, and on what disturbed it.
+fn findings(job: &JobResult) -> String {
+    let mut out = String::new();
     let disturbed = job.disturbances.listed();
     if !disturbed.is_empty() {
         let _ = writeln!(out, "  disturbed {disturbed}");
@@ -155,32 +178,15 @@ fn one_job(called: &str, job: &JobResult, style: Style) -> String {
     if let Some(steady) = &job.steady_state {
         let sign = if steady.percent { " %" } else { "" };
         let attained = if steady.attained { "attained" } else { "not attained" };
-        let _ = writeln!(
-            out,
-            "  steady {attained}: {} {}{sign}, limit {}{sign}",
-            steady.criterion,
-            plain(steady.value),
-            plain(steady.limit)
-        );
+        let (value, limit) = (plain(steady.value), plain(steady.limit));
+        let _ = writeln!(out, "  steady {attained}: {} {value}{sign}, limit {limit}{sign}", steady.criterion);
     }
     if let Some(target) = job.latency_target {
-        let _ = writeln!(
-            out,
-            "  target {} at the {}th percentile: depth {}",
-            nanoseconds(target.target_ns as f64),
-            plain(target.percentile),
-            target.depth
-        );
+        let (time, percentile) = (nanoseconds(target.target_ns as f64), plain(target.percentile));
+        let _ = writeln!(out, "  target {time} at the {percentile}th percentile: depth {}", target.depth);
     }
     for note in &job.facts.notes {
         let _ = writeln!(out, "  note   {note}");
-    }
-    out.push_str(&verdicts(&job.verdicts, style, 2));
-    let unchecked = Checked::of_job(job).not_checkable;
-    if job.total_ops() > 0 && !unchecked.is_empty() {
-        let told: Vec<String> = unchecked.into_iter().map(|(code, reason)| format!("{code} ({reason})")).collect();
-        let told = wrap(&format!("not checked: {}", told.join("; ")), style.width, 4);
-        let _ = writeln!(out, "  {}", style.paint(Tone::Soft, &told));
     }
     out
 }
