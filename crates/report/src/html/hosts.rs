@@ -1,5 +1,7 @@
 //! The hosts of a run, side by side.
 
+use std::collections::BTreeMap;
+
 use measure::Histogram;
 use measure::figures::{bytes, nanoseconds, percent};
 use measure::schema::{HostResult, HostsResult, JobResult, PhaseResult};
@@ -8,7 +10,7 @@ use super::frame::wide_and_narrow;
 use super::{Table, distribution_chart, percentile_chart};
 use crate::svg::rows::{Mark, Row, Rows};
 use crate::svg::{Axis, Chart, Format, Series, escape};
-use crate::text::{host_sheets, host_skew};
+use crate::text::{HostSheet, host_sheets, host_skew};
 
 /// Curves that can be told apart.
 const CURVES: usize = 8;
@@ -20,57 +22,71 @@ const STARTS: usize = 24;
 pub(super) fn section(hosts: &HostsResult, jobs: &[JobResult], phases: &[PhaseResult]) -> String {
     let mut out = String::from("<h2>Hosts</h2>");
     let sheets = host_sheets(hosts, jobs, phases);
-    for sheet in &sheets {
-        // The machines are in the last table.
-        let machines = sheet.title.is_empty();
-        let mut columns: Vec<&str> = sheet.columns.iter().map(String::as_str).collect();
-        if machines {
-            columns.extend(["CPUs", "memory", "kernel"]);
-        } else {
-            out.push_str(&format!("<h3>{}</h3>", escape(&sheet.title)));
-        }
-        let name = if machines { "Hosts".to_owned() } else { format!("Hosts in {}", sheet.title) };
-        let mut table = Table::new(&name, &columns);
-        for (host, row) in hosts.hosts.iter().zip(&sheet.rows) {
-            let mut cells: Vec<(&str, String)> = row.cells.iter().map(|cell| ("", cell.clone())).collect();
-            if machines {
-                let machine = &host.machine;
-                cells.push(("", machine.cpus.to_string()));
-                cells.push(("", bytes(machine.memory_bytes as f64)));
-                cells.push(("", machine.kernel.clone()));
-            }
-            table.row("", &cells);
-        }
-        let mut cells: Vec<(&str, String)> = sheet.all.iter().map(|cell| ("", cell.clone())).collect();
-        cells.resize(columns.len(), ("", String::new()));
-        table.row("sum", &cells);
-        out.push_str(&table.end());
-        out.push_str(&format!("<p class=\"about\">{}.</p>", escape(&sheet.about)));
-    }
+    sheets.iter().for_each(|sheet| out.push_str(&table(hosts, sheet)));
     for failure in &hosts.failures {
         out.push_str(&format!(
             "<div class=\"verdict invalid whole\"><b>{}</b></div>",
             escape(&format!("rank {} on {}: {}", failure.rank, failure.host, failure.what))
         ));
     }
-
     out.push_str(&starts(hosts));
+    let shown = slowest_and_fastest(hosts, &sheets[0]);
+    let charts = courses(&shown).into_iter().chain(latencies(&shown, phases));
+    out.push_str(&super::cards(charts));
+    out
+}
 
-    // The slowest and the fastest say most.
-    let mut shown: Vec<(&HostResult, f64)> =
-        hosts.hosts.iter().zip(&sheets[0].rows).map(|(host, row)| (host, row.rate)).collect();
+/// The hosts in one table; the last sheet has their machines, too.
+fn table(hosts: &HostsResult, sheet: &HostSheet) -> String {
+    let mut out = String::new();
+    let machines = sheet.title.is_empty();
+    let mut columns: Vec<&str> = sheet.columns.iter().map(String::as_str).collect();
+    if machines {
+        columns.extend(["CPUs", "memory", "kernel"]);
+    } else {
+        out.push_str(&format!("<h3>{}</h3>", escape(&sheet.title)));
+    }
+    let name = if machines { "Hosts".to_owned() } else { format!("Hosts in {}", sheet.title) };
+    let mut table = Table::new(&name, &columns);
+    for (host, row) in hosts.hosts.iter().zip(&sheet.rows) {
+        let mut cells: Vec<(&str, String)> = row.cells.iter().map(|cell| ("", cell.clone())).collect();
+        if machines {
+            let machine = &host.machine;
+            cells.push(("", machine.cpus.to_string()));
+            cells.push(("", bytes(machine.memory_bytes as f64)));
+            cells.push(("", machine.kernel.clone()));
+        }
+        table.row("", &cells);
+    }
+    let mut cells: Vec<(&str, String)> = sheet.all.iter().map(|cell| ("", cell.clone())).collect();
+    cells.resize(columns.len(), ("", String::new()));
+    table.row("sum", &cells);
+    out.push_str(&table.end());
+    out.push_str(&format!("<p class=\"about\">{}.</p>", escape(&sheet.about)));
+    out
+}
+
+/// All hosts, or the slowest and the fastest of many: they say most.
+fn slowest_and_fastest<'a>(hosts: &'a HostsResult, sheet: &HostSheet) -> Vec<&'a HostResult> {
+    let rates = sheet.rows.iter().map(|row| row.rate);
+    let mut shown: Vec<(&HostResult, f64)> = hosts.hosts.iter().zip(rates).collect();
     if shown.len() > CURVES {
         shown.sort_by(|(_, a), (_, b)| a.total_cmp(b));
         let fastest = shown.split_off(shown.len() - CURVES / 2);
         shown.truncate(CURVES / 2);
         shown.extend(fastest);
     }
-    let mut course = Chart::new("Throughput of each host")
+    shown.into_iter().map(|(host, _)| host).collect()
+}
+
+/// The rates of the hosts over time; None if no host has two intervals.
+fn courses(hosts: &[&HostResult]) -> Option<Chart> {
+    let mut chart = Chart::new("Throughput of each host")
         .x(Axis::linear("time").format(Format::Seconds))
         .y(Axis::linear("IOPS").format(Format::Count));
     let mut any = false;
-    for (host, _) in &shown {
-        let mut sums: std::collections::BTreeMap<u64, f64> = Default::default();
+    for host in hosts {
+        let mut sums: BTreeMap<u64, f64> = BTreeMap::new();
         for job in &host.jobs {
             for interval in job.intervals.iter().filter(|interval| interval.length_ns * 2 >= job.interval_ns) {
                 let ops: u64 = interval.ops.iter().map(|(_, &ops)| ops).sum();
@@ -80,12 +96,17 @@ pub(super) fn section(hosts: &HostsResult, jobs: &[JobResult], phases: &[PhaseRe
         }
         any |= sums.len() > 1;
         let points = sums.into_iter().map(|(end_ns, rate)| (end_ns as f64 / 1e9, rate)).collect();
-        course = course.series(Series::line(&host.host, points));
+        chart = chart.series(Series::line(&host.host, points));
     }
-    let mut charts = vec![any.then_some(course)];
+    any.then_some(chart)
+}
+
+/// The latencies of the hosts: of their jobs, or of each operation of each phase.
+fn latencies(hosts: &[&HostResult], phases: &[PhaseResult]) -> Vec<Chart> {
     let latencies_of = |of: &dyn Fn(&HostResult) -> Histogram| -> Vec<(String, Histogram)> {
-        shown.iter().map(|(host, _)| (host.host.clone(), of(host))).collect()
+        hosts.iter().map(|host| (host.host.clone(), of(host))).collect()
     };
+    let mut charts = Vec::new();
     if phases.is_empty() {
         let latencies = latencies_of(&HostResult::lat_ns);
         charts.push(percentile_chart("Latency percentiles of each host", latencies.clone()));
@@ -102,8 +123,7 @@ pub(super) fn section(hosts: &HostsResult, jobs: &[JobResult], phases: &[PhaseRe
             charts.push(percentile_chart(&title, latencies_of(&of_host)));
         }
     }
-    out.push_str(&super::cards(charts.into_iter().flatten()));
-    out
+    charts.into_iter().flatten().collect()
 }
 
 /// When each host began, in words and as a chart; nothing if no host says when.

@@ -16,7 +16,7 @@ pub use table::Table;
 
 pub(crate) use comparison::{changed, disturbed_sides, named, value, word};
 pub(crate) use files::{OVER_ITERATIONS, described as described_files, over_iterations};
-pub(crate) use hosts::{sheets as host_sheets, skew as host_skew};
+pub(crate) use hosts::{Sheet as HostSheet, sheets as host_sheets, skew as host_skew};
 pub(crate) use run::{described, grouped, in_flight, names};
 pub(crate) use sweep::{cpus, has_different_blocks, place, spread, workload};
 
