@@ -158,7 +158,7 @@ fn control(fd: c_int, command: c_int, argument: usize, real: impl Fn() -> c_int)
         }
         // A lease is a promise about the other opens of the file, and the lanes' files are such opens.
         libc::F_SETLEASE => {
-            super::lock::before_lease(fd);
+            super::lock::before(fd, Lock::OfOpenFile);
             real()
         }
         // A seal forbids writes; those that were submitted before are done.

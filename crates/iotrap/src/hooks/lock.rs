@@ -18,19 +18,10 @@ pub fn before_unlock(fd: c_int) {
 }
 
 /// Ends the spreading of a file that is about to be locked through `fd`, which may be any descriptor of the file.
+///
+/// Before the first lock, the files of lanes and the private duplicates are closed: the kernel refuses a lease if
+/// others have the file open, and afterwards a close could drop the lock.
 pub fn before(fd: c_int, lock: Lock) {
-    ends(fd, lock, group::unwatch_all);
-}
-
-/// Ends the spreading of a file that is about to have a lease: the kernel refuses a lease if others have the file open,
-/// so the files of lanes are closed. They stay open if the process may hold a lock, which ends with the first close.
-pub fn before_lease(fd: c_int) {
-    ends(fd, Lock::OfOpenFile, group::close_lanes_of);
-}
-
-/// Ends the spreading of a file that is about to be locked through `fd`. `gives_up` gives up descriptors of the library
-/// before the first lock of the file.
-fn ends(fd: c_int, lock: Lock, gives_up: impl Fn(NodeRef)) {
     // A lock may also replace a stronger one.
     before_unlock(fd);
     if !lane::active() {
@@ -45,7 +36,7 @@ fn ends(fd: c_int, lock: Lock, gives_up: impl Fn(NodeRef)) {
         node.get().drain();
         node.get().revalidate(fd);
         group::end_twins(node, Reason::Locked);
-        node.get().first_lock(lock, || gives_up(node));
+        node.get().first_lock(lock, || group::close_lanes_of(node));
     };
     match GroupRef::proven(fd) {
         Some(group) => end(group.node_ref()),

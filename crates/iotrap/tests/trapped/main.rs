@@ -10,6 +10,7 @@ mod filter;
 mod floors;
 mod full;
 mod holes;
+mod hostile;
 mod library;
 mod model;
 mod names;
