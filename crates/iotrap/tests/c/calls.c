@@ -828,8 +828,11 @@ static void by_bare_ring(void)
 	__atomic_store_n((unsigned *)(rings + params.sq_off.tail), (unsigned)count, __ATOMIC_RELEASE);
 	long result = syscall(SYS_io_uring_enter, ring_, count, count, IORING_ENTER_GETEVENTS, NULL, 0L);
 	tell("io_uring_enter", result);
-	/* A chain that is refused ends the submission early: what was taken completes. */
-	unsigned found = __atomic_load_n((unsigned *)(rings + params.cq_off.tail), __ATOMIC_ACQUIRE);
+	/* A chain that is refused ends the submission early: what was taken completes, though not always before the wait
+	 * ends. */
+	unsigned *tail = (unsigned *)(rings + params.cq_off.tail), found;
+	while ((found = __atomic_load_n(tail, __ATOMIC_ACQUIRE)) < (result > 0 ? (unsigned)result : 0))
+		syscall(SYS_io_uring_enter, ring_, 0, 1 + found, IORING_ENTER_GETEVENTS, NULL, 0L);
 	for (int at = 0; at < count; at++)
 		for (unsigned place = 0; place < found; place++) {
 			struct io_uring_cqe *cqe = (struct io_uring_cqe *)(rings + params.cq_off.cqes) + place;

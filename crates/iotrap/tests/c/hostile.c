@@ -12,7 +12,7 @@ enum { BLOCKS = 32 };
 
 static char *memory;
 
-/* What a call returned: its result, or the error. */
+/* Tells the result of a call, or its error. */
 static void said(const char *what, long long result)
 {
 	int error = errno;
@@ -23,7 +23,7 @@ static void said(const char *what, long long result)
 	errno = 0;
 }
 
-/* What a request of a ring or of libaio returned. */
+/* Tells the result of a request of a ring or of libaio. */
 static void came(const char *what, long long result)
 {
 	errno = result < 0 ? (int)-result : 0;
