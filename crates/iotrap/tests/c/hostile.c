@@ -86,6 +86,79 @@ static void leave(void)
 	_exit(0);
 }
 
+/* ---- memory of the program's allocator ---- */
+
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+static _Atomic long allocations;
+
+void *malloc(size_t bytes)
+{
+	allocations++;
+	return __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+	allocations++;
+	return __libc_calloc(count, bytes);
+}
+
+void *realloc(void *from, size_t bytes)
+{
+	allocations++;
+	return __libc_realloc(from, bytes);
+}
+
+#define COUNTED(call)                                                  \
+	do {                                                               \
+		long before_ = allocations;                                    \
+		CHECK((long)(call) != -1);                                     \
+		printf("%s: %ld allocations\n", #call, allocations - before_); \
+	} while (0)
+
+/* A signal may find the program inside malloc(3), and a handler may call and end there: a call that allocated would wait
+ * for a lock that nobody gives back. */
+static void allocates_nothing(void)
+{
+	io_context_t requests = 0;
+	struct iocb iocbs[2], *list[2] = {&iocbs[0], &iocbs[1]};
+	struct io_event events[2];
+	struct iovec parts[2] = {{memory, BLOCK}, {memory + BLOCK, BLOCK}};
+	struct stat status;
+	make_file(at(0, "one"), 'a', BLOCKS);
+	for (int turn = 0, fd; turn < 2; turn++) {
+		COUNTED(fd = open(at(0, "one"), O_RDWR | O_DIRECT));
+		COUNTED(pread(fd, memory, BLOCK, 0));
+		COUNTED(pread(fd, memory, BLOCKS * BLOCK, 0));
+		COUNTED(pwrite(fd, memory, BLOCK, BLOCK));
+		COUNTED(pwrite(fd, memory, BLOCK, (BLOCKS + turn) * BLOCK));
+		COUNTED(preadv2(fd, parts, 2, 0, 0));
+		COUNTED(fsync(fd));
+		COUNTED(fstat(fd, &status));
+		COUNTED(lseek(fd, 0, SEEK_END));
+		COUNTED(dup2(fd, 50));
+		COUNTED(syscall(SYS_pread64, 50, memory, BLOCK, 0L));
+		COUNTED(close(50));
+		COUNTED(io_setup(4, &requests));
+		COUNTED(io_getevents(requests, 0, 1, events, &(struct timespec){0, 0}));
+		int plain;
+		COUNTED(plain = open(at(0, "one"), O_RDWR));
+		io_prep_pwrite(list[0], plain, memory, BLOCK, 0);
+		io_prep_pread(list[1], fd, memory + BLOCK, BLOCK, BLOCK);
+		COUNTED(io_submit(requests, 2, list));
+		COUNTED(io_getevents(requests, 2, 2, events, NULL));
+		COUNTED(io_destroy(requests));
+		requests = 0;
+		COUNTED(close(plain));
+		COUNTED(mmap(NULL, BLOCK, PROT_READ, MAP_SHARED, fd, 0));
+		COUNTED(flock(fd, LOCK_SH));
+		COUNTED(ftruncate(fd, (BLOCKS + turn) * BLOCK));
+		COUNTED(signal(SIGUSR2, SIG_IGN) == SIG_ERR ? -1 : 0);
+		COUNTED(close(fd));
+	}
+	COUNTED(unshare(CLONE_FILES));
+}
+
 /* ---- the table of descriptors ---- */
 
 static int exchanged;
@@ -694,9 +767,22 @@ static void *calls_for_ever(void *kind)
 	return NULL;
 }
 
-/* Threads are cancelled in each call; the next ones work as well. */
-static void cancelled(void)
+static void ends_the_thread(int signal_)
 {
+	(void)signal_;
+	pthread_exit(PTHREAD_CANCELED);
+}
+
+/* Ends a thread by pthread_cancel(3), or by a handler that does not come back. */
+static int ends_thread(pthread_t thread, int by_signal)
+{
+	return by_signal ? pthread_kill(thread, SIGUSR1) : pthread_cancel(thread);
+}
+
+/* Threads are ended in each call; the next ones work as well. */
+static void ended_in_calls(int by_signal)
+{
+	signal(SIGUSR1, ends_the_thread);
 	shared = spread("one", 'a');
 	int ended = 0;
 	for (int turn = 0; turn < 15; turn++) {
@@ -707,7 +793,7 @@ static void cancelled(void)
 		for (int number = 0; number < BLOCKS; number++)
 			CHECK_IS(pread(shared, memory, BLOCK, (off_t)number * BLOCK), BLOCK);
 		for (int kind = 0; kind < 9; kind++)
-			CHECK_IS(pthread_cancel(threads[kind]), 0);
+			CHECK_IS(ends_thread(threads[kind], by_signal), 0);
 		for (int kind = 0; kind < 9; kind++) {
 			CHECK_IS(pthread_join(threads[kind], &result), 0);
 			ended += result == PTHREAD_CANCELED;
@@ -718,6 +804,9 @@ static void cancelled(void)
 	SAY(close(shared));
 	letters("again", open_direct(at(1, "one"), O_RDONLY));
 }
+
+static void cancelled(void) { ended_in_calls(0); }
+static void ended_by_handlers(void) { ended_in_calls(1); }
 
 static _Atomic long interrupted;
 static sigjmp_buf back;
@@ -905,7 +994,7 @@ static const struct test TESTS[] = {
 	{"late_root", late_root}, {"appended_buffered", appended_buffered}, {"appended_direct", appended_direct},
 	{"copied_behind_writes", copied_behind_writes}, {"cut_beside_writes", cut_beside_writes}, {"other_files", other_files},
 	{"flags_of_requests", flags_of_requests}, {"bad_memory", bad_memory}, {"ring_orders", ring_orders}, {"ring_files", ring_files},
-	{"ring_memory_gone", ring_memory_gone}, {"cancelled", cancelled}, {"interrupted_calls", interrupted_calls},
+	{"ring_memory_gone", ring_memory_gone}, {"cancelled", cancelled}, {"ended_by_handlers", ended_by_handlers}, {"allocates_nothing", allocates_nothing}, {"interrupted_calls", interrupted_calls},
 	{"children", children}, {"locks", locks}, {"watched", watched}, {"mapped", mapped},
 };
 

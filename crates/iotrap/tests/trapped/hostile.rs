@@ -51,5 +51,6 @@ hostile! {
     appended_buffered appended_direct copied_behind_writes cut_beside_writes other_files flags_of_requests
     bad_memory
     ring_orders ring_files ring_memory_gone
-    cancelled interrupted_calls children locks watched mapped
+    allocates_nothing
+    cancelled ended_by_handlers interrupted_calls children locks watched mapped
 }
