@@ -237,29 +237,32 @@ fn summarise(made: &Made) {
     out.close();
 }
 
-type Line = raw::Digits<1024>;
+/// A line of the summary.
+pub type Line = raw::Digits<1024>;
 
 /// The place of the summary.
-enum Out {
+pub enum Out {
     StandardError,
     File(core::ffi::c_int),
 }
 
 impl Out {
     /// The file that the user has named; standard error if there is none or it cannot be opened.
-    fn open() -> Out {
+    pub fn open() -> Out {
         let file = SUMMARY_FILE.get().and_then(|path| raw::open_to_add(path).ok());
         file.map_or(Out::StandardError, Out::File)
     }
 
-    fn line(&self, line: &Line) {
+    /// Adds a line.
+    pub fn line(&self, line: &Line) {
         match self {
             Out::StandardError => said::line(line.as_bytes()),
             Out::File(fd) => _ = raw::tell(*fd, line.as_bytes()),
         }
     }
 
-    fn close(self) {
+    /// Ends the summary.
+    pub fn close(self) {
         if let Out::File(fd) = self {
             let _ = raw::close(fd);
         }

@@ -1010,7 +1010,7 @@ int main(int count, char **arguments)
 		pid_t child = fork();
 		CHECK(child >= 0);
 		if (child == 0) {
-			alarm(60);
+			alarm(600);
 			program(atoi(arguments[3]));
 			_exit(0);
 		}

@@ -51,6 +51,7 @@ use crate::abi::libaio::{Event, Iocb};
 use crate::abi::raw;
 use crate::aio::context::{self, CONTEXTS};
 use crate::state::process;
+use crate::state::stats::{Line, Out};
 use crate::state::table::{self, Entry};
 use batch::Batch;
 use engine::Engine;
@@ -81,22 +82,26 @@ pub fn owns(fd: c_int) -> bool {
     table::get(fd) == Entry::Lane(NOBODY)
 }
 
-/// Tells how many requests were made asynchronous, if that was asked for.
+/// Tells how many requests were made asynchronous, if that was asked for, where the summary goes.
 pub fn tell() {
     let (taken, cached, left) = (TAKEN.load(Relaxed), CACHED.load(Relaxed), LEFT.load(Relaxed));
     if TELL.load(Acquire) && taken + cached + left > 0 {
-        let mut line = raw::Digits::<320>::empty();
+        let out = Out::open();
+        let mut line = Line::empty();
         line.push(b"iotrap: ");
         line.number(taken);
         line.push(b" libaio requests were carried out asynchronously, ");
         line.number(cached);
         line.push(b" were in the page cache\n");
+        out.line(&line);
         if left > 0 {
+            let mut line = Line::empty();
             line.push(b"iotrap: ");
             line.number(left);
             line.push(b" libaio requests were left to the kernel: the library's descriptors were closed, or not in the thread's table, or the thread has given rights up\n");
+            out.line(&line);
         }
-        crate::abi::said::line(line.as_bytes());
+        out.close();
     }
 }
 
