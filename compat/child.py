@@ -1,12 +1,28 @@
 """One child process of a wrapper: it gets the signals that would end the wrapper, and never outlives it."""
 
 import ctypes
+import os
 import signal
 import subprocess
 import sys
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 PR_SET_PDEATHSIG = 1
+# Rank and number of ranks, as Open MPI's mpirun, srun, and the hydra of MPICH and Intel tell them.
+LAUNCHERS = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ("PMI_RANK", "PMI_SIZE"),
+)
+
+
+def launched():
+    """The rank of this process and the number of ranks that a launcher has started; (0, 1) for a process alone."""
+    for rank, ranks in LAUNCHERS:
+        told = os.environ.get(rank, ""), os.environ.get(ranks, "")
+        if all(text.isdecimal() for text in told) and int(told[1]) > 1:
+            return int(told[0]), int(told[1])
+    return 0, 1
 
 
 def _end_with_the_wrapper():

@@ -59,7 +59,9 @@ IOR = [
     _flag("w", "writes"),
     _flag("W", "reads once more after a write, with verify=crc32c", "-w"),
     _flag("Y", "fsync=1", "-w"),
+    _does("X", "the seed of -Z", "-X 2", "-C -Z -N 5"),
     _flag("z", "rw=randwrite and rw=randread"),
+    _flag("Z", "each task reads the file of a task that is drawn", "-N 5"),
     _does("stoneWallingWearOut", "all tasks move as much as the fastest", "-O stoneWallingWearOut=1", "-D 1 -F"),
     _does("stoneWallingStatusFile", "keeps the transfers of a task", "-O stoneWallingStatusFile=st", "-D 1 -F -k -w -O stoneWallingWearOut=1"),
     _does("summaryFormat", "default, JSON or CSV", "-O summaryFormat=JSON"),
@@ -67,8 +69,8 @@ IOR = [
     _does("posix.odirect", "direct=1", "--posix.odirect", value=False),
     *_refused(_MPI, "c", "H", "S", "V", "n", "p"),
     *_refused(_MPI, "J", "U", value=True),
-    *_refused(_LATER, "I", "K", "m", "q", "u", "x", "y", "Z"),
-    *_refused(_LATER, "A", "f", "j", "l", "M", "T", "X", value=True),
+    *_refused(_LATER, "I", "K", "m", "q", "u", "x", "y"),
+    *_refused(_LATER, "A", "f", "j", "l", "M", "T", value=True),
     *[
         Row(name, True, None, _LATER, f"-O {name}=1", "refused", "")
         for name in ("stoneWallingWearOutIterations", "minTimeDuration", "memoryPerTask", "lustreStripeCount")
@@ -81,6 +83,8 @@ IOR = [
         + ("gpuDirect", "randomPrefill", "random-offset-seed", "posix.rangelocks")
     ],
 ]  # fmt: skip
+# The long names of mdtest that have a letter, or another name here.
+LONG_NAMES = {"verify-read": "X", "random-seed": "seed"}
 # The directives of -O that have a letter.
 DIRECTIVES = {
     "api": "a", "blocksize": "b", "intertestdelay": "d", "deadlineforstonewalling": "D", "fsync": "e",
@@ -96,7 +100,9 @@ DIRECTIVES = {
 }  # fmt: skip
 
 _COUNTED = "all tasks take part in every phase here"
-_OWN = "a task here never writes to a file that another task has made"
+_OWN = "task 0 makes the files of all tasks, or all tasks open one file; a task here makes and writes only its own"
+_RENAMES = "it renames each directory to the name of the one before; no operation here renames directories"
+_LUSTRE = "it resets the layout of directories by Lustre's library, and mdtest has it only where that is built in"
 
 MDTEST = [
     _does("a", "POSIX, the only interface", "-a MPIIO", shows="bound"),
@@ -136,12 +142,15 @@ MDTEST = [
     _flag("Z", "a table of seconds, not of rates"),
     *_refused(_COUNTED, "f", "l", "s", value=True),
     *_refused(_OWN, "c", "S"),
-    *_refused(_LATER, "U", "g"),
+    *_refused(_RENAMES, "U"),
+    *_refused(_LUSTRE, "g"),
     *_refused(_LATER, "G", value=True),
+    _does("verify-read", "--verify, as -X", "--verify-read", value=False),
+    _does("random-seed", "--seed, with -R", "--random-seed=7", "-R"),
     *[
         Row(name, False, None, _LATER, f"--{name}", "refused", "")
         for name in ("dataPacketType", "run-cmd-before-phase", "run-cmd-after-phase", "warningAsErrors")
-        + ("showRankStatistics", "saveRankPerformanceDetails", "savePerOpDataCSV", "print-all-procs", "random-seed")
+        + ("showRankStatistics", "saveRankPerformanceDetails", "savePerOpDataCSV", "print-all-procs")
         + ("verify-write", "allocateBufferOnGPU", "GPUid", "gpuDirect")
     ],
 ]
@@ -153,8 +162,24 @@ def _ini(name, does, value, shows="change", base=""):
 
 PHASES = (
     "ior-easy-write mdtest-easy-write ior-hard-write mdtest-hard-write find ior-easy-read mdtest-easy-stat "
-    "ior-hard-read mdtest-hard-stat mdtest-easy-delete mdtest-hard-read mdtest-hard-delete"
+    "ior-hard-read mdtest-hard-stat mdtest-easy-delete mdtest-hard-read mdtest-hard-delete ior-rnd4K-easy-read"
 ).split()
+_FINDS = ("", "-easy", "-hard")  # the last two are phases of the extended mode only
+# Keys that may stand in an ini file with the value that io500 gives them without it.
+DEFAULTS = {
+    "global.io-buffers-on-gpu": "FALSE",
+    "global.verbosity": "1",
+    "global.dataPacketType": "timestamp",
+    "ior-easy.filePerProc": "TRUE",
+    "ior-easy.uniqueDir": "FALSE",
+    **{f"{phase}.run": "TRUE" for phase in ("ior-easy", "ior-hard", "mdtest-easy", "mdtest-hard")},
+    **{f"{phase}.run": "TRUE" for phase in PHASES if phase.endswith("-write")},
+    **{f"ior-hard{phase}.collective": "FALSE" for phase in ("", "-write", "-read")},
+    **{f"find{phase}.pfind-queue-length": "10000" for phase in _FINDS},
+    **{f"find{phase}.pfind-steal-next": "FALSE" for phase in _FINDS},
+    **{f"find{phase}.pfind-parallelize-single-dir-access-using-hashing": "FALSE" for phase in _FINDS},
+    **{f"find{phase}.run": "TRUE" for phase in _FINDS if phase},
+}
 IO500 = [
     _ini("global.datadir", "the directory", "data"),
     _ini("global.api", "POSIX, the only interface", "MPIIO", "bound"),
@@ -179,29 +204,27 @@ IO500 = [
         base="global.drop-caches=TRUE 'global.drop-caches-cmd=touch there'",
     ),
     _ini("debug.stonewall-time", "-D and -W of the writes, with wear-out and a status file", "1"),
-    _ini("ior-easy.API", "POSIX, the only interface", "MPIIO", "bound"),
-    _ini("ior-hard.API", "POSIX, the only interface", "MPIIO", "bound"),
-    _ini("mdtest-easy.API", "POSIX, the only interface", "MPIIO", "bound"),
-    _ini("mdtest-hard.API", "POSIX, the only interface", "MPIIO", "bound"),
     _ini("ior-easy.blockSize", "-b of ior-easy", "2m"),
     _ini("ior-easy.transferSize", "-t of ior-easy", "1m"),
     _ini("ior-hard.segmentCount", "-s of ior-hard", "3"),
     _ini("mdtest-easy.n", "-n of mdtest-easy", "7"),
     _ini("mdtest-hard.n", "-n of mdtest-hard", "7"),
+    _ini("global.scc", "TRUE: a phase that writes for 30 seconds is valid, not for 300", "TRUE"),
+    *[
+        _ini(f"{phase}.API", "POSIX, the only interface", "MPIIO", "bound")
+        for phase in ("ior-easy", "ior-hard", "mdtest-easy", "mdtest-hard", *PHASES)
+        if phase != "find"
+    ],
     *[
         _ini(f"{phase}.run", "FALSE leaves the phase out", "FALSE", "absent")
         for phase in PHASES
-        if phase in ("find", "ior-easy-read", "mdtest-easy-stat", "ior-hard-read", "mdtest-hard-stat")
-        or phase in ("mdtest-easy-delete", "mdtest-hard-read", "mdtest-hard-delete")
+        if not phase.endswith("-write")
     ],
+    *[_ini(name, f"{default} only, which is io500's default", "7", "bound") for name, default in DEFAULTS.items()],
     *[
         Row(name, True, None, _LATER, f"{name}=1", "refused", "")
-        for name in "global.io-buffers-on-gpu global.verbosity global.scc global.dataPacketType "
-        "debug.pause-dir ior-easy.filePerProc ior-easy.uniqueDir ior-easy.run ior-easy.verbosity ior-hard.collective "
-        "ior-hard.run ior-hard.verbosity mdtest-easy.run mdtest-hard.run mdtest-hard.files-per-dir "
-        "find.external-script find.external-mpi-args find.external-extra-args find.nproc find.pfind-queue-length "
-        "find.pfind-steal-next find.pfind-parallelize-single-dir-access-using-hashing ior-easy-write.run "
-        "ior-hard-write.run mdtest-easy-write.run mdtest-hard-write.run".split()
+        for name in "debug.pause-dir ior-easy.verbosity ior-hard.verbosity mdtest-hard.files-per-dir "
+        "find.external-script find.external-mpi-args find.external-extra-args find.nproc".split()
     ],
 ]
 
@@ -248,8 +271,13 @@ class Tool:
         while words:
             word = words.pop(0)
             if word.startswith("--") and len(word) > 2:
-                self.row(word[2:].split("=")[0], word)
-                given[word[2:]] = True
+                name, equals, text = word[2:].partition("=")
+                row = self.row(name, f"--{name}")
+                if equals and not row.value:
+                    self.refuse(f"--{name} takes no value")
+                if row.value and not equals and not words:
+                    self.refuse(f"--{name} needs a value")
+                given[LONG_NAMES.get(name, name)] = (text if equals else words.pop(0)) if row.value else True
                 continue
             if not word.startswith("-") or len(word) < 2 or word == "--":
                 self.refuse(
@@ -320,7 +348,7 @@ def shown(tool, row):
         return f"`{row.name}`"
     if len(row.name) == 1:
         return f"`-{row.name}`"
-    return f"`-O {row.name}`" if row.value else f"`--{row.name}`"
+    return f"`-O {row.name}`" if row.value and tool == "ior" else f"`--{row.name}`"
 
 
 def document():

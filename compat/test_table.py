@@ -173,6 +173,11 @@ def main():
             if found:
                 print(f"{tool} {row.example} ({row.does or row.why}): {found}")
                 faults += 1
+    written_out = [f"{name}={value}" for name, value in table.DEFAULTS.items()]
+    ran = Run("io500", [*shlex.split(BASE["io500"]), *written_out])
+    if ran.status != 0:
+        print(f"io500: its defaults, written out, are refused: {ran.errors!r}")
+        faults += 1
     for tool, rows in table.TOOLS.items():
         print(f"{tool}: {len(rows)} options")
     if table.document() not in (HERE.parent / "docs/files.md").read_text():

@@ -110,15 +110,44 @@ fn mdtest_and_ior_as_they_are_typed_print_their_tables() {
     let scored = compat(place.path(), "io500", ". --easy-block 4m --easy-files 20 --hard-files 20 --hard-writes 4");
     let text = stdout(&scored);
     assert_eq!(text.lines().filter(|line| line.starts_with("[RESULT]")).count(), 12, "{text}{}", stderr(&scored));
+    assert!(text.lines().any(|line| line.starts_with("[      ]  ior-rnd4K-easy-read ")), "{text}");
     let last = text.lines().last().unwrap();
     let invalid: Vec<&str> = text.lines().filter(|line| line.ends_with("[INVALID]")).collect();
     assert!(invalid.len() == 4 && invalid.iter().all(|line| line.contains("-write ")), "{text}");
-    assert!(last.contains("[UNOFFICIAL]") && last.contains("TOTAL"), "{last}");
+    assert!(last.contains("[INVALID] [UNOFFICIAL]") && last.contains("TOTAL"), "{last}");
     let figure =
         |name: &str| last.split(name).nth(1).unwrap().split_whitespace().next().unwrap().parse::<f64>().unwrap();
     let product = figure("Bandwidth ") * figure("IOPS ");
     assert!((figure("TOTAL ") / product.sqrt() - 1.0).abs() < 0.01, "{last}");
     assert!(!place.path().join("io500").exists());
+}
+
+/// A launcher tells the ranks by its own variables; the wrappers are then no tasks alone.
+#[test]
+fn wrappers_know_the_ranks_of_each_launcher() {
+    if !has_program("python3") {
+        return;
+    }
+    let place = directory();
+    for (rank, ranks) in [
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+        ("PMI_RANK", "PMI_SIZE"),
+    ] {
+        for (script, line, told) in [
+            ("mdtest", "-n 3 -d md", "MDTEST_TASKS is for one host"),
+            ("ior", "-w -o file", "under mpirun each rank is a task"),
+            ("io500", ".", "leave mpirun out"),
+        ] {
+            let mut command = Command::new(format!("{}/compat/{script}", env!("CARGO_MANIFEST_DIR")));
+            command.current_dir(place.path()).args(line.split(' ')).env("PLIMSOLL", env!("CARGO_BIN_EXE_plimsoll"));
+            command.env("MDTEST_TASKS", "2").env("IOR_TASKS", "2");
+            let output = command.env(rank, "1").env(ranks, "3").output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{script}: {}", stdout(&output));
+            assert!(stderr(&output).contains(told), "{script} {ranks}: {}", stderr(&output));
+        }
+    }
+    assert!(names(place.path()).is_empty(), "{:?}", names(place.path()));
 }
 
 /// Calls of one phase each make, find and remove the same as one call of all; the tree has its rows.
@@ -277,7 +306,7 @@ fn a_stonewall_of_mdtest_leaves_as_many_files_to_each_task_and_later_calls_find_
         return;
     }
     let place = directory();
-    for line in ["-u -n 1000000", "-n 1000000", "-u -n 1000000 -x status"] {
+    for line in ["-u -n 1000000", "-n 1000000", "-u -N 1 -n 1000000 -x status"] {
         let run = |more: &str| {
             let output = compat(place.path(), "mdtest", &format!("-F -d md {line} {more}"));
             assert!(output.status.success(), "{line} {more}: {}", stderr(&output));
