@@ -37,6 +37,7 @@ IOR = [
     _does("b", "size= and io_size= of each task", "-b 128k"),
     _does("d", "a pause before each access", "-d 1", shows="pause"),
     _does("D", "runtime=", "-D 1"),
+    _does("f", "a script of directives: a test for each RUN", "-f script"),
     _does("G", "randseed=, the seed of the contents", "-G 27"),
     _does("i", "repetitions", "-i 2"),
     _does("N", "the number of tasks on this host", "-N 1"),
@@ -53,6 +54,7 @@ IOR = [
     _flag("g", "the total is the sum of the slowest open, transfer and close", ""),
     _flag("h", "prints the options"),
     _flag("k", "keeps the file"),
+    _flag("m", "a file for each repetition, whose number ends its name"),
     _flag("r", "reads", "-w"),
     _flag("R", "reads once more after a read, with verify=crc32c; the write needs -R or -W too", "-w -r"),
     _flag("v", "a line for each task"),
@@ -69,8 +71,8 @@ IOR = [
     _does("posix.odirect", "direct=1", "--posix.odirect", value=False),
     *_refused(_MPI, "c", "H", "S", "V", "n", "p"),
     *_refused(_MPI, "J", "U", value=True),
-    *_refused(_LATER, "I", "K", "m", "q", "u", "x", "y"),
-    *_refused(_LATER, "A", "f", "j", "l", "M", "T", value=True),
+    *_refused(_LATER, "I", "K", "q", "u", "x", "y"),
+    *_refused(_LATER, "A", "j", "l", "M", "T", value=True),
     *[
         Row(name, True, None, _LATER, f"-O {name}=1", "refused", "")
         for name in ("stoneWallingWearOutIterations", "minTimeDuration", "memoryPerTask", "lustreStripeCount")
@@ -301,6 +303,29 @@ class Tool:
                 else:
                     given[letter] = text
         return given
+
+    def script(self, path, given):
+        """The options of each RUN of IOR's script: `given`, and the directives up to there."""
+        try:
+            with open(path, encoding="utf-8") as file:
+                lines = [line.strip() for line in file]
+        except (OSError, UnicodeDecodeError) as error:
+            self.refuse(f"-f {path}: cannot read it: {error}")
+        tests = []
+        for line in lines:
+            words = line.lower().split()
+            if words[:1] == ["run"]:
+                tests.append(dict(given))
+            elif words == ["ior", "stop"]:
+                break
+            elif line.startswith("--"):
+                given.update(self.options(line.split()))
+            elif words and not line.startswith("#") and words != ["ior", "start"]:
+                name, equals, value = line.partition("=")
+                self.directives(f"{name.strip()}{equals}{value.strip()}", given)
+        if not tests:
+            self.refuse(f"-f {path}: no line says RUN")
+        return tests
 
     def directives(self, text, given):
         """Adds the directives of IOR's -O, which have the names of a script's."""

@@ -51,6 +51,7 @@ class Run:
             inside = pathlib.Path(place, "inside")
             inside.mkdir()
             (inside / "data").mkdir()
+            (inside / "script").write_text("IOR START\n # a comment\n segmentCount = 2\nRUN\nIOR STOP\n")
             if tool == "io500":
                 words = self.as_file(inside, words)
             environment = {"PLIMSOLL": str(recorder), "REAL": os.environ["PLIMSOLL"], "RECORD": str(record)}

@@ -390,6 +390,31 @@ fn ior_finds_damaged_data_when_it_is_told_to_look() {
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
 }
 
+/// A script has a test for each RUN, with the directives up to there; -m has a file for each repetition.
+#[test]
+fn a_script_of_ior_has_a_test_for_each_run() {
+    if !has_program("python3") {
+        return;
+    }
+    let place = directory();
+    let script = "IOR START\n  # a comment\n\twriteFile =1\nfilePerProc=1\nkeepFile=1\nmultiFile=1\nrepetitions=2\n\
+                  transferSize=10k\nblockSize=20k\ntestFile=a\nRUN\nreadFile=1\nwriteFile=0\nrun\nior stop\nnot read\n";
+    std::fs::write(place.path().join("script"), script).unwrap();
+    let output = compat(place.path(), "ior", "-f script -O summaryFormat=CSV,summaryFile=table");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let table = std::fs::read_to_string(place.path().join("table")).unwrap();
+    let accesses: Vec<&str> = table.lines().filter_map(|line| line.split(',').next()).collect();
+    assert_eq!(accesses, ["access", "write", "write", "access", "read", "read"], "{table}");
+    let made = ["a.00000000.0", "a.00000000.1", "a.00000001.0", "a.00000001.1"];
+    assert!(made.iter().all(|name| place.path().join(name).metadata().unwrap().len() == 20480));
+    for (script, told) in [("IOR START\nIOR STOP\n", "no line says RUN"), ("nonsense=1\nRUN\n", "nonsense")] {
+        std::fs::write(place.path().join("script"), script).unwrap();
+        let output = compat(place.path(), "ior", "-f script");
+        assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+        assert!(stderr(&output).contains(told), "{}", stderr(&output));
+    }
+}
+
 #[test]
 fn ior_replaces_the_file_unless_it_is_told_to_use_it() {
     if !has_program("python3") {
