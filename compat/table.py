@@ -113,7 +113,7 @@ MDTEST = [
         "B", "0 only: with 1 mdtest 4 ends with an error, because its stonewall needs barriers", "-B 1", shows="bound"
     ),
     _does("d", "--dir", "-d other"),
-    _does("e", "the bytes of a read: those of -w", "-e 1", "-w 4k", shows="bound"),
+    _does("e", "--size of the read: from the beginning of each file", "-e 1k", "-w 4k"),
     _does("i", "--iterations", "-i 2"),
     _does("I", "--files-per-dir", "-I 2"),
     _flag("h", "prints the options"),
@@ -138,7 +138,7 @@ MDTEST = [
     _flag("T", "the phases that stat", "-C"),
     _flag("u", "no --shared: each task has directories of its own"),
     _flag("v", "a line for each iteration"),
-    _flag("X", "--verify"),
+    _flag("X", "--verify", "-w 4k -e 4k"),
     _flag("y", "--fsync"),
     _flag("Y", "sync(2) after each phase, in its time"),
     _flag("Z", "a table of seconds, not of rates"),
@@ -147,7 +147,7 @@ MDTEST = [
     *_refused(_RENAMES, "U"),
     *_refused(_LUSTRE, "g"),
     *_refused(_LATER, "G", value=True),
-    _does("verify-read", "--verify, as -X", "--verify-read", value=False),
+    _does("verify-read", "--verify, as -X", "--verify-read", "-w 4k -e 4k", value=False),
     _does("random-seed", "--seed, with -R", "--random-seed=7", "-R"),
     *[
         Row(name, False, None, _LATER, f"--{name}", "refused", "")

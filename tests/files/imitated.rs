@@ -90,7 +90,10 @@ fn mdtest_and_ior_as_they_are_typed_print_their_tables() {
         ("-D -E -n 9", "-E alone"),
         ("-F -Q 3", "-Q is not known"),
         ("-F -d x", "-n or -I is missing"),
-        ("-F -n 9 -w 2 -e 1", "-e 1"),
+        ("-F -n 9 -w 2 -e 3", "-e 3"),
+        ("-F -n 9 -w 2 -X", "-X compares"),
+        ("-n 0", "at least one item"),
+        ("-n 5 -z 2 -b 3 -L", "at least one item"),
     ] {
         let output = compat(place.path(), "mdtest", line);
         assert_eq!(output.status.code(), Some(2));
@@ -202,6 +205,44 @@ fn phases_of_mdtest_may_be_calls_of_their_own_and_leave_nothing() {
         }
         assert_eq!(there(), (0, 0), "{options}");
     }
+}
+
+/// A read has the bytes of -e, of files that another call may have made, and compares only these.
+#[test]
+fn a_read_of_mdtest_has_the_bytes_that_are_asked_for() {
+    if !has_program("python3") || !has_program("strace") {
+        return;
+    }
+    let place = directory();
+    let run = |line: &str| {
+        let log = place.path().join("log");
+        let mut strace = Command::new("strace");
+        strace.args("-f --seccomp-bpf -qq -e trace=read,pread64 -o log".split(' '));
+        strace.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/compat/mdtest"));
+        strace.args(line.split(' ')).current_dir(place.path()).env("MDTEST_TASKS", "2");
+        let output = strace.env("PLIMSOLL", env!("CARGO_BIN_EXE_plimsoll")).output().unwrap();
+        let said = std::fs::read_to_string(log).unwrap();
+        let reads = |bytes: &str| said.lines().filter(|call| call.ends_with(&format!(") = {bytes}"))).count();
+        (output, reads("1011"), reads("8055"))
+    };
+    for (line, part, whole) in [
+        ("-F -n 5 -w 8055 -e 1011 -X -i 2 -d md", 20, 0),
+        ("-F -n 5 -w 8055 -d md", 0, 0),
+        ("-F -C -n 5 -w 8055 -d md", 0, 0),
+        ("-F -T -E -n 5 -e 1011 -X -d md", 10, 0),
+        ("-F -E -n 5 -e 8055 -d md", 0, 10),
+    ] {
+        let (output, parts, wholes) = run(line);
+        assert!(output.status.success(), "{line}: {}", stderr(&output));
+        assert_eq!((parts, wholes), (part, whole), "{line}");
+    }
+    let victim = tree(&place.path().join("md"))[0].clone();
+    let mut bytes = std::fs::read(&victim).unwrap();
+    bytes[6000] ^= 1;
+    std::fs::write(&victim, &bytes).unwrap();
+    assert!(run("-F -E -n 5 -e 1011 -X -d md").0.status.success(), "nobody reads the damaged byte");
+    let (output, ..) = run("-F -E -n 5 -e 8055 -X -d md");
+    assert!(stderr(&output).contains("at byte 6000"), "{}", stderr(&output));
 }
 
 /// Two tasks share a tree of five directories, and each call takes 20 ms more.
