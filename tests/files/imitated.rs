@@ -278,10 +278,24 @@ fn reads_of_ior_never_write() {
     let place = directory();
     std::fs::write(place.path().join("short"), vec![1; 300_000]).unwrap();
     for file in ["short", "missing"] {
-        let output = compat(place.path(), "ior", &format!("-r -t 256k -b 1m -o {file}"));
-        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        for access in ["-r", "-R", "-W", "-W -R", "-W -r"] {
+            let output = compat(place.path(), "ior", &format!("{access} -t 256k -b 1m -o {file}"));
+            assert_eq!(output.status.code(), Some(2), "{access}: {}", stderr(&output));
+        }
     }
-    assert_eq!(place.path().join("short").metadata().unwrap().len(), 300_000);
+    assert_eq!(std::fs::read(place.path().join("short")).unwrap(), vec![1; 300_000]);
+    assert_eq!(tree(place.path()).len(), 1);
+    // Foreign bytes are no data of this program: the checks find that, and leave them.
+    for access in ["-R -k", "-W -k"] {
+        let output = compat(place.path(), "ior", &format!("{access} -t 50k -b 100k -o short"));
+        assert_eq!(output.status.code(), Some(1), "{access}: {}", stderr(&output));
+        assert!(stderr(&output).contains("verification failed"), "{access}: {}", stderr(&output));
+        assert_eq!(std::fs::read(place.path().join("short")).unwrap(), vec![1; 300_000]);
+    }
+    for access in ["-w -W -k", "-W -k", "-R -k", "-W -R"] {
+        let output = compat(place.path(), "ior", &format!("{access} -t 50k -b 100k -o own"));
+        assert!(output.status.success(), "{access}: {}", stderr(&output));
+    }
     assert_eq!(tree(place.path()).len(), 1);
 }
 
