@@ -285,7 +285,7 @@ fn reads_of_ior_never_write() {
     }
     assert_eq!(std::fs::read(place.path().join("short")).unwrap(), vec![1; 300_000]);
     assert_eq!(tree(place.path()).len(), 1);
-    // Foreign bytes are no data of this program: the checks find that, and leave them.
+    // The checks find foreign bytes, and leave them.
     for access in ["-R -k", "-W -k"] {
         let output = compat(place.path(), "ior", &format!("{access} -t 50k -b 100k -o short"));
         assert_eq!(output.status.code(), Some(1), "{access}: {}", stderr(&output));
