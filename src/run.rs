@@ -124,10 +124,14 @@ enum Asked {
 impl Asked {
     fn read(manner: Manner, words: Vec<OsString>, rank: &Rank) -> anyhow::Result<Asked> {
         let words = rank.fill_in_words(words);
-        let mut invocation = job::parse_command_line(&words)?;
-        if manner == Manner::Fio {
-            fios_habits(&mut invocation.run);
-        }
+        let invocation = match manner {
+            Manner::Fio => {
+                let mut invocation = job::parse_command_line_as_fio(&words)?;
+                fios_habits(&mut invocation.run);
+                invocation
+            }
+            Manner::Own => job::parse_command_line(&words)?,
+        };
         if let Some(text) = invocation.help_text()? {
             return Ok(Asked::Text(text));
         }
@@ -202,7 +206,6 @@ fn fios_habits(run: &mut RunOptions) {
     run.formats.dedup();
     run.saves_state = true;
     run.counts_rehearsed = true;
-    run.reads_as_fio = true;
     if run.warnings == Warnings::Aside {
         run.warnings = Warnings::InReport;
     }

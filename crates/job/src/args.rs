@@ -121,7 +121,8 @@ pub struct RunOptions {
     pub warnings: Warnings,
     /// `--section`: the sections to run; all if empty.
     pub sections: Vec<String>,
-    /// The number of the command line's own sections before the first `--section`: it says nothing about these.
+    /// The number of the command line's own sections before the first `--section`, called as fio that of all its
+    /// sections: the jobs to run are chosen among the others.
     pub before_sections: usize,
     /// `--save`: the file that keeps the result as Plimsoll's own JSON.
     pub save: Option<PathBuf>,
@@ -202,8 +203,26 @@ const fn refused(
     Flag { name, takes, value: "", help, set }
 }
 
-fn seconds(value: &str) -> Result<u64, String> {
-    units::parse_time_ns(value, TimeUnit::Seconds).map_err(|error| error.to_string())
+/// The time of a flag in nanoseconds, called as fio the one that fio reads.
+fn seconds(invocation: &mut Invocation, flag: &str, value: &str) -> Result<u64, String> {
+    if !invocation.run.reads_as_fio {
+        return units::parse_time_ns(value, TimeUnit::Seconds).map_err(|error| error.to_string());
+    }
+    let mut reader = Reader { lenient: true, ..Reader::new(1024) };
+    let ns = reader.time(value, TimeUnit::Seconds)?;
+    invocation.notes.extend(reader.differences.iter().map(|difference| format!("--{flag}: {difference}")));
+    Ok(ns)
+}
+
+/// The shortest `--eta-interval` of fio.
+const FIO_ETA_NS: u64 = 250_000_000;
+
+/// Reads the number of a flag whose number has no effect: called as fio, any text, as in fio.
+fn unused_number(invocation: &Invocation, value: &str) -> Result<(), String> {
+    match value.parse::<u64>() {
+        Err(_) if !invocation.run.reads_as_fio => Err(format!("\"{value}\" is not a number")),
+        _ => Ok(()),
+    }
 }
 
 const USE_MPI: &str =
@@ -240,7 +259,9 @@ pub static FLAGS: &[Flag] = &[
                 "json+" => Ok(Format::JsonPlus),
                 "ndjson" => Ok(Format::Ndjson),
                 "terse" => Ok(Format::Terse),
+                "csv" if i.run.reads_as_fio => Ok(Format::Terse),
                 "csv" => Ok(Format::Csv),
+                "minimal" if i.run.reads_as_fio => Ok(Format::Terse),
                 word => Err(format!("\"{word}\" is not one of normal, json, json+, ndjson, terse, csv")),
             })
             .collect::<Result<_, _>>()?;
@@ -255,20 +276,30 @@ pub static FLAGS: &[Flag] = &[
             "auto" => Eta::Auto,
             "always" => Eta::Always,
             "never" => Eta::Never,
+            // fio overlooks every other word.
+            _ if i.run.reads_as_fio => i.run.eta,
             _ => return Err(format!("\"{v}\" is not one of auto, always, never")),
         };
         Ok(())
     }),
     flag("eta-interval", Takes::Value, "TIME", "Time between two updates of progress", |i, v| {
-        i.run.eta_interval_ns = Some(seconds(v)?);
+        let ns = seconds(i, "eta-interval", v)?;
+        if i.run.reads_as_fio && ns < FIO_ETA_NS {
+            return Err("it is at least 250 milliseconds".into());
+        }
+        i.run.eta_interval_ns = Some(ns);
         Ok(())
     }),
     flag("eta-newline", Takes::Value, "TIME", "Time after which progress begins a new line", |i, v| {
-        i.run.eta_newline_ns = Some(seconds(v)?);
+        let ns = seconds(i, "eta-newline", v)?;
+        if i.run.reads_as_fio && ns < 1_000_000 {
+            return Err("it is at least a millisecond".into());
+        }
+        i.run.eta_newline_ns = Some(ns);
         Ok(())
     }),
     flag("status-interval", Takes::Value, "TIME", "Time between two reports while the jobs run", |i, v| {
-        let ns = seconds(v)?;
+        let ns = seconds(i, "status-interval", v)?;
         if ns < 1_000_000 {
             return Err("it is at least a millisecond".into());
         }
@@ -287,7 +318,7 @@ pub static FLAGS: &[Flag] = &[
         if v == "global" {
             return Err("global is not a job: give the name of a job section".into());
         }
-        if i.run.sections.is_empty() {
+        if i.run.sections.is_empty() && !i.run.reads_as_fio {
             i.run.before_sections = i.command_line.sections.len();
         }
         i.run.sections.push(v.into());
@@ -350,11 +381,11 @@ pub static FLAGS: &[Flag] = &[
         i.run.allow.signature_write = true;
         Ok(())
     }),
-    flag("max-jobs", Takes::Value, "N", "Accepted without effect: the number of jobs has no limit", |_, v| {
-        v.parse::<u32>().map(|_| ()).map_err(|_| format!("\"{v}\" is not a number"))
+    flag("max-jobs", Takes::Value, "N", "Accepted without effect: the number of jobs has no limit", |i, v| {
+        unused_number(i, v)
     }),
-    flag("alloc-size", Takes::Value, "KB", "Accepted without effect: memory grows as needed", |_, v| {
-        v.parse::<u64>().map(|_| ()).map_err(|_| format!("\"{v}\" is not a number"))
+    flag("alloc-size", Takes::Value, "KB", "Accepted without effect: memory grows as needed", |i, v| {
+        unused_number(i, v)
     }),
     flag(
         "aux-path",
@@ -381,7 +412,7 @@ pub static FLAGS: &[Flag] = &[
         },
     ),
     flag("trigger-timeout", Takes::Value, "TIME", "Let the trigger act after this time", |i, v| {
-        i.run.trigger_timeout_ns = Some(seconds(v)?);
+        i.run.trigger_timeout_ns = Some(seconds(i, "trigger-timeout", v)?);
         Ok(())
     }),
     flag(
@@ -473,7 +504,19 @@ enum Named {
 /// # Errors
 /// The first argument that is wrong.
 pub fn parse_command_line(arguments: &[OsString]) -> Result<Invocation, Error> {
-    let mut invocation = Invocation::default();
+    parse_into(Invocation::default(), arguments)
+}
+
+/// Reads a command line of a program that was called as `fio`: what fio takes and overlooks, this function does too.
+///
+/// # Errors
+/// See [`parse_command_line`].
+pub fn parse_command_line_as_fio(arguments: &[OsString]) -> Result<Invocation, Error> {
+    let run = RunOptions { reads_as_fio: true, ..RunOptions::default() };
+    parse_into(Invocation { run, ..Invocation::default() }, arguments)
+}
+
+fn parse_into(mut invocation: Invocation, arguments: &[OsString]) -> Result<Invocation, Error> {
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let Some(text) = argument.to_str() else {
@@ -507,6 +550,15 @@ pub fn parse_command_line(arguments: &[OsString]) -> Result<Invocation, Error> {
         let value = match (takes, given) {
             (Takes::Nothing, Some(_)) => return Err(wrong(format!("--{name} takes no value"))),
             (Takes::Value, None) => Some(next_value(name, rest.next())?),
+            // fio takes the next argument for the prefix of a log.
+            (Takes::Maybe, None) if is_prefix(&named) && invocation.run.reads_as_fio => {
+                let prefix =
+                    rest.as_slice().first().and_then(|next| next.to_str()).filter(|next| !next.starts_with('-'));
+                prefix.map(|prefix| {
+                    rest.next();
+                    prefix.into()
+                })
+            }
             (_, given) => given,
         };
         match named {
@@ -518,6 +570,11 @@ pub fn parse_command_line(arguments: &[OsString]) -> Result<Invocation, Error> {
         }
     }
     Ok(invocation)
+}
+
+/// True if the value is the prefix of a log, which may be left out.
+fn is_prefix(named: &Named) -> bool {
+    matches!(named, Named::Option(option) if matches!(option.kind, options::ValueKind::OptionalText(_)))
 }
 
 fn wrong(what: String) -> Error {
@@ -560,15 +617,30 @@ fn lookup(name: &str) -> Result<Named, Error> {
     }
 }
 
-/// A job option: of the job that the last `--name` began, or of all jobs.
+/// A job option: of the job that the last `--name` began, or of all jobs. In fio, options behind the name of a job that
+/// `--section` has left out are for all later jobs.
 fn take_option(invocation: &mut Invocation, option: &'static options::OptionSpec, value: Option<String>) {
-    let sections = &mut invocation.command_line.sections;
-    let value = value.map(|value| file::keywords(&value));
-    if option.name == "name" {
-        let name = value.clone().unwrap_or_default();
-        sections.push(Section { name, place: Place::CommandLine, settings: Vec::new() });
-    } else if sections.is_empty() {
-        sections.push(Section { name: "global".into(), place: Place::CommandLine, settings: Vec::new() });
+    let (sections, run) = (&mut invocation.command_line.sections, &mut invocation.run);
+    // fio has its keywords in job files only.
+    let value = value.map(|value| if run.reads_as_fio { value } else { file::keywords(&value) });
+    let name = value.as_deref().filter(|_| option.name == "name");
+    let is_left_out = run.reads_as_fio
+        && !run.sections.is_empty()
+        && name.is_some_and(|name| !name.starts_with("global") && run.sections.iter().all(|wanted| wanted != name));
+    let begun = match name {
+        Some(name) if !is_left_out => Some(name),
+        None if !sections.is_empty() => None,
+        _ => Some("global"),
+    };
+    if let Some(name) = begun {
+        sections.push(Section { name: name.into(), place: Place::CommandLine, settings: Vec::new() });
+    }
+    if run.reads_as_fio {
+        // A section of the command line that is here already runs.
+        run.before_sections = sections.len();
+    }
+    if is_left_out {
+        return;
     }
     if let Some(section) = sections.last_mut() {
         section.settings.push(Setting { option, value, place: Place::CommandLine });

@@ -236,6 +236,7 @@ impl Draft {
                 if value != Some(option.default) {
                     self.warn(&setting.place, format!("{} has no effect: {reason}", setting.written()));
                 }
+                self.set_supported(setting, value)?;
             }
             Status::Unsupported(reason) => {
                 if value != Some(option.default) || option.default.is_empty() {
@@ -765,6 +766,10 @@ fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Opt
             let value = reader.three_parts(value);
             let plain = without_percentages(reader, &value);
             let value = plain.as_str();
+            let is_range = |part: &str| part.is_empty() || part.contains(['-', ':']);
+            if reader.lenient && !value.split(',').all(is_range) {
+                return Err(format!("\"{value}\" has no range: write for example {value}-{value}"));
+            }
             let parse = |part: &str| {
                 measure::units::parse_range(part, |end| measure::units::parse_bytes(end, reader.kb_base)).map_err(range)
             };
@@ -780,13 +785,9 @@ fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Opt
             None => return Err(options::not_one_of(value, words)),
         },
         ValueKind::Numbers(low, high, set) => {
-            let number = |text: &str| match measure::units::parse_number(text).map_err(range)? {
-                number if (*low..=*high).contains(&number) => Ok(number),
-                number => Err(format!("{number} is out of range: it is from {low} to {high}")),
-            };
             let mut numbers = Vec::new();
             for text in value.split(':') {
-                match number(text) {
+                match number_within(reader, text, *low, *high) {
                     Ok(number) => numbers.push(number),
                     Err(wrong) if reader.lenient && !numbers.is_empty() => {
                         reader.differences.push(format!("{wrong}; the list ends before it, as in fio"));
@@ -799,10 +800,18 @@ fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Opt
         }
         ValueKind::Text(_) if value.is_empty() => return Err("the value is empty".into()),
         ValueKind::Text(set) | ValueKind::OptionalText(set) => set(draft, value),
+        ValueKind::Custom(..) if value.is_empty() => return Err("the value is empty".into()),
         ValueKind::Custom(_, _, set) => set(draft, reader, value)?,
         ValueKind::Opaque => {}
     }
     Ok(())
+}
+
+fn number_within(reader: &mut Reader, text: &str, low: f64, high: f64) -> Result<f64, String> {
+    match reader.float(text)? {
+        number if (low..=high).contains(&number) => Ok(number),
+        number => Err(format!("{number} is out of range: it is from {low} to {high}")),
+    }
 }
 
 /// A range as `512/25:1k:25:2k/50`, which was meant as `bssplit`, without all that fio overlooks in it.

@@ -216,6 +216,10 @@ pub(crate) fn keywords(value: &str) -> String {
     let computes = text != value && text.contains(['+', '-', '*', '/']);
     match measure::units::parse_bytes(&format!("({text})"), 1024) {
         Ok(result) if computes => result.to_string(),
+        // In parentheses, so that nobody takes the first number for the result: the reader names the fault.
+        Err(_) if computes && text.chars().all(|letter| letter.is_ascii_digit() || "+-*/() ".contains(letter)) => {
+            format!("({text})")
+        }
         _ => text,
     }
 }

@@ -26,7 +26,7 @@ pub mod source;
 pub mod threads;
 pub mod workload;
 
-pub use args::{Invocation, parse_command_line};
+pub use args::{Invocation, parse_command_line, parse_command_line_as_fio};
 pub use error::{Error, Place};
 pub use job::{Job, Plan};
 pub use rank::Rank;

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use job::file::Surroundings;
 use job::options::{self, Reader, Status, ValueKind};
-use job::{Invocation, Plan, parse_command_line};
+use job::{Invocation, Plan, parse_command_line, parse_command_line_as_fio};
 use measure::units::TimeUnit;
 
 fn output(command: &mut Command) -> (bool, String) {
@@ -272,4 +272,102 @@ fn what_fio_refuses_is_refused() {
             .and_then(|invocation| invocation.plan());
         assert!(ours.is_err(), "{arguments:?} is accepted");
     }
+}
+
+/// True if the plan of a program that was called as fio is made.
+fn is_taken_as_fio(arguments: &[&str]) -> bool {
+    parse_command_line_as_fio(&arguments.iter().map(OsString::from).collect::<Vec<_>>())
+        .and_then(|invocation| invocation.plan())
+        .is_ok()
+}
+
+#[test]
+fn called_as_fio_values_are_taken_and_refused_as_fio_does() {
+    let Some(fio) = common::fio() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let job_file = |name: &str, line: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("[x]\nioengine=null\nsize=64k\n{line}\n")).expect("a job file");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let divided = job_file("divided.fio", "numjobs=$ncpus/0");
+    let counted = job_file("counted.fio", "numjobs=$ncpus");
+    for (line, is_taken) in [
+        ("--significant_figures=x", false),
+        ("--significant_figures=0", false),
+        ("--significant_figures=11", false),
+        ("--significant_figures=10", true),
+        ("--create_serialize=x", false),
+        ("--log_entries=10", false),
+        ("--log_compression=1", false),
+        ("--bsrange=4k", false),
+        ("--bsrange=4k-8k", true),
+        ("--iodepth=1z", false),
+        ("--runtime=1z", false),
+        ("--iodepth=50%", false),
+        ("--flow=1001", false),
+        ("--replay_align=7", false),
+        ("--replay_align=0", false),
+        ("--ignore_error=", false),
+        ("--numjobs=$ncpus", false),
+        ("--sync_file_range=write:", true),
+        ("--sync_file_range=write:8", true),
+        ("--uid=-1 --gid=-1", true),
+        ("--uid=4294967295", true),
+        ("--rw=write:2:3", true),
+        ("--rw=write:2k:x", true),
+        ("--rw=read:x", false),
+        ("--percentile_list=50%:99%", true),
+        ("--percentile_list=x", false),
+        ("--eta-interval=100ms", false),
+        ("--eta-interval=250ms", true),
+        ("--eta-newline=10us", false),
+        ("--eta=1", true),
+        ("--max-jobs=x", true),
+        ("--alloc-size=x", true),
+        ("--output-format=minimal", true),
+        (divided.as_str(), false),
+        (counted.as_str(), true),
+    ] {
+        let words = line.split(' ');
+        let mut arguments = vec!["--name=x", "--ioengine=null", "--size=64k"];
+        if line.starts_with("--") {
+            arguments.extend(words)
+        } else {
+            arguments = words.collect()
+        }
+        let (ok, text) = output(Command::new(fio).args(&arguments).current_dir(folder.path()));
+        assert_eq!(ok, is_taken, "fio, {line}: {text}");
+        assert_eq!(is_taken_as_fio(&arguments), is_taken, "{line}");
+    }
+}
+
+#[test]
+fn called_as_fio_numbers_that_fio_reads_as_others_are_refused() {
+    // fio takes 50% for 2^64 - 51, offsets behind the end, and lists without a file: it transfers nothing, or other
+    // blocks.
+    for argument in ["--rwmixread=50%", "--offset=101%", "--filename=:", "--rw=randread:0"] {
+        assert!(!is_taken_as_fio(&["--name=x", "--ioengine=null", "--size=64k", argument]), "{argument}");
+    }
+}
+
+#[test]
+fn called_as_fio_options_behind_a_job_that_is_left_out_are_global() {
+    let words = ["--section=b", "--name=a", "--ioengine=null", "--size=64k", "--name=b", "--rw=write", "--name=c"];
+    let invocation = |parse: fn(&[OsString]) -> Result<Invocation, job::Error>| {
+        parse(&words.map(OsString::from)).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let plan = invocation(parse_command_line_as_fio).plan().expect("a plan");
+    let names: Vec<(&str, &str)> = plan.jobs.iter().map(|job| (&*job.name, &*job.engine)).collect();
+    assert_eq!(names, [("b", "null")]);
+    let plan = invocation(parse_command_line).plan().expect("a plan");
+    assert_eq!((plan.jobs.len(), &*plan.jobs[0].engine), (1, "psync"));
+}
+
+#[test]
+fn called_as_fio_the_next_word_is_the_prefix_of_a_log() {
+    let words = ["--name=x", "--ioengine=null", "--size=64k", "--write_bw_log", "here", "--write_iops_log", "--bs=4k"];
+    let plan = parse_command_line_as_fio(&words.map(OsString::from)).and_then(|job| job.plan()).expect("a plan");
+    let logs = &plan.jobs[0].reporting.logs;
+    assert_eq!((logs.bw.as_deref(), logs.iops.as_deref()), (Some("here"), Some("x")));
 }

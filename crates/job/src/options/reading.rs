@@ -31,6 +31,42 @@ impl Reader {
         self.settle(text, ours, fio_bytes(text, self.kb_base), |value| value.to_string())
     }
 
+    /// Bytes with a sign.
+    pub fn signed_bytes(&mut self, text: &str) -> Result<i64, String> {
+        match units::parse_signed_bytes(text, self.kb_base).map_err(|error| error.to_string()) {
+            Ok(bytes) if bytes <= 0 => Ok(bytes),
+            // For the difference to fio's reading, if there is one.
+            _ if !self.is_negative(text) => {
+                i64::try_from(self.bytes(text)?).map_err(|_| format!("\"{text}\" is too large"))
+            }
+            wrong => wrong,
+        }
+    }
+
+    /// The text up to a colon, behind which fio reads nothing; the whole text where it is read strictly.
+    pub fn whole<'a>(&mut self, text: &'a str) -> &'a str {
+        match text.find(':').filter(|_| self.lenient) {
+            None => text,
+            Some(at) => {
+                self.differences.push(format!("\"{}\" has no effect, as in fio", &text[at..]));
+                &text[..at]
+            }
+        }
+    }
+
+    /// A decimal number. fio ignores the text behind it.
+    pub fn float(&mut self, text: &str) -> Result<f64, String> {
+        let text = text.trim();
+        let wrong = match units::parse_number(text) {
+            Ok(number) => return Ok(number),
+            Err(wrong) => wrong.to_string(),
+        };
+        let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+        let number = text[..end].parse().ok().filter(|_| self.lenient).ok_or(wrong)?;
+        self.differences.push(format!("\"{}\" has no effect, as in fio", &text[end..]));
+        Ok(number)
+    }
+
     /// Bytes of a limit, where 0 means none. As fio reads them, less than 0 bytes set none.
     pub fn limit(&mut self, text: &str, least: u64) -> Result<u64, String> {
         if least == 0 && self.is_negative(text) { Ok(self.no_limit(text)) } else { self.bytes(text) }
@@ -212,6 +248,10 @@ fn fio_bytes(text: &str, kb_base: u32) -> Option<u64> {
 
 fn fio_part_bytes(text: &str, kb_base: u32) -> Option<u64> {
     let (value, rest) = leading_integer(text)?;
+    // fio takes 50% for 2^64 - 51, and refuses zones where they mean nothing.
+    if rest.starts_with('%') || text.ends_with('z') {
+        return None;
+    }
     let rest = rest.to_ascii_lowercase();
     let unit: &str = if rest.starts_with(|letter: char| letter.is_ascii_alphabetic()) { &rest } else { "" };
     let unit = unit.split([':', '-', '/']).next().unwrap_or_default();
@@ -224,7 +264,7 @@ fn fio_part_bytes(text: &str, kb_base: u32) -> Option<u64> {
 
 /// The time that fio 3.33 reads from a text, in microseconds. None if fio refuses the text.
 fn fio_time_us(text: &str, bare_is_seconds: bool) -> Option<u64> {
-    let (value, rest) = leading_integer(text)?;
+    let (value, rest) = leading_integer(text).filter(|_| !text.ends_with('z'))?;
     let unit = rest.to_ascii_lowercase();
     let factor = if !unit.starts_with(|letter: char| letter.is_ascii_alphabetic()) {
         if bare_is_seconds { 1_000_000 } else { 1 }

@@ -109,17 +109,9 @@ pub fn rw(reader: &mut Reader, text: &str) -> Result<Rw, String> {
         sequential_stride: 0,
         ops_per_offset: 1,
     };
-    match suffix {
+    match suffix.map(|suffix| reader.whole(suffix)) {
         Some(suffix) if random => rw.ops_per_offset = reader.count(suffix, 1, u32::MAX.into())? as u32,
-        Some(suffix) => {
-            let stride =
-                measure::units::parse_signed_bytes(suffix, reader.kb_base).map_err(|error| error.to_string())?;
-            if stride > 0 {
-                // For the difference to fio's reading, if there is one.
-                reader.bytes(suffix)?;
-            }
-            rw.sequential_stride = stride;
-        }
+        Some(suffix) => rw.sequential_stride = reader.signed_bytes(suffix)?,
         None => {}
     }
     Ok(rw)
@@ -292,20 +284,20 @@ pub fn random_distribution(reader: &mut Reader, text: &str) -> Result<RandomDist
             .collect::<Result<_, _>>()
             .map(RandomDistribution::Sequence),
         "random" => Ok(RandomDistribution::Plain(Distribution::Uniform)),
-        _ => distribution(word, rest).map(RandomDistribution::Plain),
+        _ => distribution(reader, word, rest).map(RandomDistribution::Plain),
     }
 }
 
 /// `zipf`, `pareto`, `normal` (`gauss`) with their parameter and centre.
-fn distribution(word: &str, rest: &str) -> Result<Distribution, String> {
+fn distribution(reader: &mut Reader, word: &str, rest: &str) -> Result<Distribution, String> {
     let (parameter, centre) =
         rest.split_once(':').map_or((rest, None), |(parameter, centre)| (parameter, Some(centre)));
-    let number = |text: &str| measure::units::parse_number(text).map_err(|error| error.to_string());
-    let centre = centre.map(number).transpose()?.filter(|centre| *centre != -1.0);
+    let mut number = |text: &str| reader.float(text);
+    let centre = centre.map(&mut number).transpose()?.filter(|centre| *centre != -1.0);
     if centre.is_some_and(|centre| !(0.0..=1.0).contains(&centre)) {
         return Err("the centre is a fraction of the file, from 0 to 1".into());
     }
-    let parameter = |default: f64| if parameter.trim().is_empty() { Ok(default) } else { number(parameter) };
+    let mut parameter = |default: f64| if parameter.trim().is_empty() { Ok(default) } else { number(parameter) };
     match word {
         "zipf" => match parameter(1.1)? {
             theta if theta == 1.0 || theta <= 0.0 => Err("the theta of zipf is greater than 0 and not 1".into()),
@@ -330,7 +322,9 @@ pub fn file_service(reader: &mut Reader, text: &str) -> Result<(FileService, u32
         "random" => FileService::Random,
         "roundrobin" => FileService::RoundRobin,
         "sequential" => FileService::Sequential,
-        "zipf" | "pareto" | "normal" | "gauss" => return Ok((FileService::Distributed(distribution(word, rest)?), 1)),
+        "zipf" | "pareto" | "normal" | "gauss" => {
+            return Ok((FileService::Distributed(distribution(reader, word, rest)?), 1));
+        }
         _ => return Err(super::not_one_of(word, super::table::FILE_SERVICE_WORDS)),
     };
     let ops = if rest.is_empty() { 1 } else { reader.count(rest, 1, u32::MAX.into())? as u32 };
@@ -423,8 +417,24 @@ pub fn replay_skip(text: &str) -> Result<ReplaySkip, String> {
     Ok(skip)
 }
 
-/// `sync_file_range=`: flags of sync_file_range(2), and after how many writes.
-pub fn sync_file_range(reader: &mut Reader, text: &str) -> Result<(u32, u32), String> {
+/// `replay_align=`: a power of two.
+pub fn power_of_two(reader: &mut Reader, text: &str) -> Result<u64, String> {
+    match reader.bytes(text)? {
+        bytes if bytes.is_power_of_two() || bytes == 0 && !reader.lenient => Ok(bytes),
+        bytes => Err(format!("{bytes} is not a power of two")),
+    }
+}
+
+/// `uid=` and `gid=`: the number of a user or group. As fio reads it, -1 is that of the caller.
+pub fn identity(reader: &mut Reader, text: &str) -> Result<Option<u32>, String> {
+    if let Some(-1 | 0xffff_ffff) = reader.loose_integer(text) {
+        return Ok(None);
+    }
+    reader.count(text, 0, u64::from(u32::MAX) - 1).map(|number| Some(number as u32))
+}
+
+/// `sync_file_range=`: flags of sync_file_range(2), and after how many writes; None where fio reads 0 writes.
+pub fn sync_file_range(reader: &mut Reader, text: &str) -> Result<Option<(u32, u32)>, String> {
     let (words, every) = text.rsplit_once(':').map_or((text, None), |(words, every)| (words, Some(every)));
     let mut flags = 0;
     for word in words.split([',', ':']).map(str::trim) {
@@ -435,8 +445,15 @@ pub fn sync_file_range(reader: &mut Reader, text: &str) -> Result<(u32, u32), St
             _ => return Err(format!("\"{word}\" is not one of wait_before, write, wait_after")),
         };
     }
-    let every = every.map_or(Ok(1), |every| reader.count(every, 1, u32::MAX.into()))?;
-    Ok((flags, every as u32))
+    let every = match every {
+        Some(every) if reader.lenient && reader.loose_integer(every).is_none_or(|number| number == 0) => {
+            reader.differences.push("there are no writes between two calls, and so no calls, as in fio".into());
+            return Ok(None);
+        }
+        Some(every) => reader.count(every, 1, u32::MAX.into())?,
+        None => 1,
+    };
+    Ok(Some((flags, every as u32)))
 }
 
 /// `steadystate=`: `iops:0.3%`, `bw_slope:2m`. The windows come from options of their own.
@@ -458,7 +475,7 @@ pub fn steady_state(reader: &mut Reader, text: &str) -> Result<SteadyState, Stri
     let (value, percent) = match limit.strip_suffix('%') {
         Some(number) => (measure::units::parse_number(number).map_err(|error| error.to_string())? / 100.0, true),
         None if bandwidth => (reader.bytes(limit)? as f64, false),
-        None => (measure::units::parse_number(limit).map_err(|error| error.to_string())?, false),
+        None => (reader.float(limit)?, false),
     };
     if !(0.0..1e12).contains(&value) {
         return Err(format!("\"{limit}\" is out of range"));
