@@ -112,8 +112,23 @@ impl Reader {
         }
     }
 
+    /// The first of several numbers, which alone counts in fio; the whole text where it is read strictly.
+    fn first<'a>(&mut self, text: &'a str) -> &'a str {
+        if !self.lenient || text.contains('(') {
+            return text;
+        }
+        match fio_parts(text)[..] {
+            [first, _, ..] if fio_part_bytes(first, self.kb_base).is_some() => {
+                self.differences.push(format!("\"{text}\" is {first}, as in fio"));
+                first
+            }
+            _ => text,
+        }
+    }
+
     /// A plain number within bounds.
     pub fn count(&mut self, text: &str, low: u64, high: u64) -> Result<u64, String> {
+        let text = self.first(text);
         if self.is_negative(text) {
             match (low, high, self.loose_integer(text)) {
                 (0, LARGE, _) => return Ok(self.no_limit(text)),
@@ -327,7 +342,10 @@ mod tests {
         for (text, bytes) in [("64k-128k", 131_072), ("128k:64k", 65_536), ("64k,1m", 1 << 20), ("64k-x", 65_536)] {
             assert_eq!(reader.bytes(text), Ok(bytes), "{text}");
         }
-        assert!(Reader::new(1024).bytes("64k-128k").is_err());
+        for (text, number) in [("1,2", 1), ("3:2", 3), ("4-2", 4), ("5:x", 5), ("6", 6)] {
+            assert_eq!(reader.count(text, 1, 100), Ok(number), "{text}");
+        }
+        assert!(Reader::new(1024).bytes("64k-128k").is_err() && Reader::new(1024).count("1,2", 1, 100).is_err());
     }
 
     #[test]
