@@ -197,3 +197,14 @@ fn a_scenario_says_if_anything_like_it_was_measured() {
         assert!(outside.contains(why), "{outside}");
     }
 }
+
+/// A target has more namespaces than a scenario may have hosts.
+#[test]
+fn thousands_of_delayed_namespaces_are_simulated() {
+    let text = "name = 'many'\nseconds = 0.02\nwarmup_seconds = 0.0\nnamespaces = 5000\nmachine.profile = 'intel-16'\n\
+                pacing = { method = 'buffers', count = 96 }\ndelay = [{ namespaces = '0-4999', us = 100.0 }]\n\
+                [[jobs]]\ndepth = 32\nsizes = [{ bytes = '128k' }]\n";
+    let outcome =
+        pace::sim::run(&Scenario::parse(text).unwrap(), &mut |_| {}).unwrap_or_else(|error| panic!("{error}"));
+    assert!(outcome.gbps > 0.0 && outcome.all.ops > 0, "{}", outcome.gbps);
+}

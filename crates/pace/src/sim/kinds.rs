@@ -54,6 +54,8 @@ pub const KINDS: [&str; 14] = [
     MIXED_WRITES,
 ];
 
+/// Ops of at most this size are small.
+pub(super) const SMALL_BYTES: u64 = 16 << 10;
 /// The largest number of ops in flight of a measured row.
 const OPS_MAX: u64 = 8192;
 /// The kernel initiator, the delay of namespaces and in-capsule data differ between rows, and the cores.
@@ -111,10 +113,10 @@ fn of_load(scenario: &Scenario, cores: u32, null: bool) -> Result<&'static str, 
         return Err(format!("{in_flight} ops in flight are more than the {OPS_MAX} of any measured row"));
     }
     let sizes = || jobs.iter().flat_map(|job| &job.sizes).filter(|size| size.percent > 0.0).map(|size| size.bytes);
-    if let Some(bytes) = sizes().find(|bytes| !(4096..=16_384).contains(bytes) && *bytes != 131_072) {
+    if let Some(bytes) = sizes().find(|bytes| !(4096..=SMALL_BYTES).contains(bytes) && *bytes != 131_072) {
         return Err(format!("no measured row has ops of {bytes} bytes"));
     }
-    let (small, large) = (sizes().any(|bytes| bytes <= 16_384), sizes().any(|bytes| bytes > 16_384));
+    let (small, large) = (sizes().any(|bytes| bytes <= SMALL_BYTES), sizes().any(|bytes| bytes > SMALL_BYTES));
     let slow = !scenario.delay.is_empty();
     if scenario.pacing.budget_bytes.is_some() {
         return outside("no row was measured with a budget");

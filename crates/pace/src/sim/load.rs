@@ -3,11 +3,8 @@
 use super::ids;
 use super::kinds;
 use super::machine::Machine;
-use super::scenario::{HOSTS_MAX, Scenario};
+use super::scenario::Scenario;
 use crate::config::{Error, Method};
-
-/// Ops of at most this size are small.
-const SMALL_BYTES: u64 = 16 << 10;
 
 /// A load on a machine, as numbers that a distance can be taken of.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,12 +47,12 @@ impl Load {
         let bytes = sizes().map(|size| size.bytes).min().unwrap_or(0);
         let large = |job: &super::Job| -> f64 {
             let percent = |least: u64| job.sizes.iter().filter(|s| s.bytes > least).map(|s| s.percent).sum::<f64>();
-            kinds::ops(job) as f64 * percent(SMALL_BYTES) / percent(0).max(f64::MIN_POSITIVE)
+            kinds::ops(job) as f64 * percent(kinds::SMALL_BYTES) / percent(0).max(f64::MIN_POSITIVE)
         };
         let namespaces = scenario.namespaces.unwrap_or(machine.drive_count());
         let mut delayed = 0;
         for delay in &scenario.delay {
-            delayed += ids::parse(&delay.namespaces, namespaces.min(HOSTS_MAX), "delay.namespaces")?.len();
+            delayed += ids::parse(&delay.namespaces, namespaces, "delay.namespaces")?.len();
         }
         let (method, pool_bytes, bypass_bytes) = method(&scenario.pacing.method);
         Ok(Load {

@@ -4,13 +4,13 @@ use rand_xoshiro::rand_core::Rng;
 
 use super::{Engine, Flight, Kind};
 use crate::config::Error;
+use crate::sim::kinds::SMALL_BYTES;
 use crate::sim::machine::Drives;
 use crate::sim::scenario::Order;
 use crate::{Admit, Op, OpId, Refusal};
 
 /// A refused command is sent again after this long, as a host's queue-full handling does.
 const RETRY_NS: u64 = 100_000;
-const SMALL_BYTES: u32 = 16 << 10;
 
 impl Engine<'_> {
     /// Sends a command that the initiator created at `submitted_ns`.
@@ -279,7 +279,7 @@ impl Engine<'_> {
         self.sample_bytes += bytes;
         self.sample_tenant_bytes[tenant] += bytes;
         if self.now >= self.measure_from_ns {
-            let class = usize::from(flight.bytes > SMALL_BYTES);
+            let class = usize::from(bytes > SMALL_BYTES);
             let (initiator_ns, target_ns) = (seen_ns - flight.submitted_ns, self.now.saturating_sub(flight.arrived_ns));
             for histograms in [&mut self.latency[class], &mut self.all_latency] {
                 histograms[0].record(initiator_ns);
