@@ -259,9 +259,8 @@ pub static FLAGS: &[Flag] = &[
                 "json+" => Ok(Format::JsonPlus),
                 "ndjson" => Ok(Format::Ndjson),
                 "terse" => Ok(Format::Terse),
-                "csv" if i.run.reads_as_fio => Ok(Format::Terse),
+                "csv" | "minimal" if i.run.reads_as_fio => Ok(Format::Terse),
                 "csv" => Ok(Format::Csv),
-                "minimal" if i.run.reads_as_fio => Ok(Format::Terse),
                 word => Err(format!("\"{word}\" is not one of normal, json, json+, ndjson, terse, csv")),
             })
             .collect::<Result<_, _>>()?;

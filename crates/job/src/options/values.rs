@@ -447,7 +447,9 @@ pub fn sync_file_range(reader: &mut Reader, text: &str) -> Result<Option<(u32, u
     }
     let every = match every {
         Some(every) if reader.lenient && reader.loose_integer(every).is_none_or(|number| number == 0) => {
-            reader.differences.push("there are no writes between two calls, and so no calls, as in fio".into());
+            reader
+                .differences
+                .push("the job never calls sync_file_range(2), as in fio, which reads 0 writes here".into());
             return Ok(None);
         }
         Some(every) => reader.count(every, 1, u32::MAX.into())?,

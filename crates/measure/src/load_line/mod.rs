@@ -272,7 +272,7 @@ impl LoadLine {
         self.overload.is_none() && (self.unnamed.is_some() || self.scatter.is_some() || self.may_fall || hidden)
     }
 
-    /// The doubt that keeps the sweep from saying that there is no overload; None without one.
+    /// The reason why the sweep does not rule an overload out; None where the visits give no such reason.
     pub fn doubt(&self) -> Option<&'static str> {
         self.may_fall.then_some("the visits allow a fall by 5 %, and do not prove one")
     }

@@ -29,7 +29,7 @@ pub(super) struct Seen {
 impl Seen {
     /// The points with a throughput; None if they are fewer than three.
     pub(super) fn of(points: &[Point]) -> Option<Seen> {
-        // Below this, or beyond 1e18, there is no storage, and squares would overflow.
+        // Every storage is faster than this and slower than 1e18, and squares of more would overflow.
         Seen::beyond(points, 1e-9)
     }
 

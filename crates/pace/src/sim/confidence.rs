@@ -8,6 +8,7 @@
 //! for scores in units of a deviation): with n scores, the k-th smallest covers the next row of the kind with
 //! probability k / (n + 1), whatever their distribution is, if that row is like the others.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,11 @@ use crate::config::Error;
 const COVERAGE: f64 = 0.95;
 /// Fewer rows than this say too little of their kind.
 pub const ROWS_LEAST: usize = 6;
+
+/// The discrepancy of each kind, by all measured rows that count.
+static DISCREPANCIES: LazyLock<BTreeMap<&str, Discrepancy>> = LazyLock::new(|| {
+    kinds::KINDS.map(|kind| (kind, Discrepancy::of(MEASURED.iter().filter(|row| row.kind == kind).collect()))).into()
+});
 
 /// All measured rows that count, simulated.
 static MEASURED: LazyLock<Vec<Measured>> = LazyLock::new(|| {
@@ -75,20 +81,21 @@ impl Trusted {
             return Ok(Trusted { gbps: simulated_gbps, confidence });
         }
         match kinds::of(scenario)? {
-            Ok(kind) => Ok(Trusted::of_kind(&kind, &Load::of(scenario, &machine)?, simulated_gbps, &MEASURED)),
+            Ok(kind) => {
+                let load = Load::of(scenario, &machine)?;
+                Ok(Trusted::by(&DISCREPANCIES[kind.name], &kind, &load, simulated_gbps))
+            }
             Err(why) => Ok(Trusted { gbps: simulated_gbps, confidence: Confidence::Outside(why) }),
         }
     }
 
-    /// The throughput of a `load` of `kind`, by these measured rows.
-    pub fn of_kind(kind: &Kind, load: &Load, simulated_gbps: f64, measured: &[Measured]) -> Trusted {
-        let rows: Vec<&Measured> = measured.iter().filter(|row| row.kind == kind.name).collect();
+    /// The throughput of a `load` of `kind`, by the discrepancy of measured rows of that kind.
+    pub fn by(discrepancy: &Discrepancy, kind: &Kind, load: &Load, simulated_gbps: f64) -> Trusted {
         let (profile, name) = (&kind.profile, kind.name);
-        if simulated_gbps <= 0.0 || !rows.iter().any(|row| row.load.profile == *profile) {
+        if simulated_gbps <= 0.0 || !discrepancy.knows(profile) {
             let confidence = Confidence::Outside(format!("{profile} has no measured rows of the kind \"{name}\""));
             return Trusted { gbps: simulated_gbps, confidence };
         }
-        let discrepancy = Discrepancy::of(rows);
         let expected = discrepancy.expected(load, simulated_gbps);
         let gbps = simulated_gbps * expected.log.exp();
         let unseen = discrepancy.left_out().filter(|(row, ..)| !row.fitted);
@@ -187,7 +194,7 @@ mod tests {
             let load = Load { profile: "p".into(), ops: 64, ..Load::default() };
             let row =
                 Measured { kind: kind.name, load: load.clone(), gbps: 110.0, simulated_gbps: 100.0, fitted: false };
-            Trusted::of_kind(&kind, &load, 100.0, &vec![row; count])
+            Trusted::by(&Discrepancy::of(vec![&row; count]), &kind, &load, 100.0)
         };
         let Confidence::Interval { coverage, rows, .. } = of(9).confidence else { panic!("9 rows are enough") };
         assert_eq!((coverage, rows), (0.9, 9));

@@ -77,6 +77,11 @@ impl<'a> Discrepancy<'a> {
         known
     }
 
+    /// True if a row is of the machine `profile`.
+    pub fn knows(&self, profile: &str) -> bool {
+        self.rows.iter().any(|row| row.load.profile == profile)
+    }
+
     /// The covariance of the errors at two places: loads, and logarithms of simulated throughput.
     fn shared(&self, a: (&Load, f64), b: (&Load, f64)) -> f64 {
         let distance = a.0.distance(b.0) + STATE * (a.1 - b.1).abs();

@@ -174,12 +174,12 @@ pub fn markdown(compared: &[Compared]) -> Result<String, Error> {
 
 /// The intervals of a kind's rows, each by all other rows.
 fn intervals_line(kind: &'static str, measured: &[Measured]) -> String {
+    let of_kind: Vec<&Measured> = measured.iter().filter(|row| row.kind == kind).collect();
     let (mut inside, mut widths) = (0, Vec::new());
-    for (n, row) in measured.iter().enumerate().filter(|(_, row)| row.kind == kind && !row.fitted) {
-        let others: Vec<Measured> =
-            measured.iter().enumerate().filter(|(m, _)| *m != n).map(|(_, r)| r.clone()).collect();
+    for (n, row) in of_kind.iter().enumerate().filter(|(_, row)| !row.fitted) {
+        let others = Discrepancy::of([&of_kind[..n], &of_kind[n + 1..]].concat());
         let of = Kind { profile: row.load.profile.clone(), name: kind };
-        let trusted = Trusted::of_kind(&of, &row.load, row.simulated_gbps, &others);
+        let trusted = Trusted::by(&others, &of, &row.load, row.simulated_gbps);
         if let Confidence::Interval { low_gbps, high_gbps, .. } = trusted.confidence {
             inside += u32::from((low_gbps..=high_gbps).contains(&row.gbps));
             widths.push(high_gbps / trusted.gbps - 1.0);
