@@ -6,6 +6,7 @@ mod faults;
 mod imitated;
 mod operations;
 mod phases;
+mod rates;
 mod refusals;
 mod results;
 mod verified;

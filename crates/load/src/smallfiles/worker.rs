@@ -112,11 +112,9 @@ pub(super) fn run(orders: Orders, fs: &dyn FileSystem, desk: &Desk) -> Option<Jo
     }
     for (index, phase) in orders.plan.phases.iter().enumerate() {
         worker.declare(phase);
-        if worker.wait(index as u64, index).is_none() {
-            break;
-        }
+        let Some(start_ns) = worker.wait(index as u64, index) else { break };
         worker.turn(phase);
-        let (result, error) = worker.phase(index, phase);
+        let (result, error) = worker.phase(index, phase, start_ns);
         report.phases.push(result);
         report.error = report.error.or(error);
     }
@@ -268,24 +266,20 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Waits at a gate; returns the time at which the phase begins, or None if the run ends before the gate opens.
+    /// Waits at a gate; returns the time at which the phase begins, which is near, or None if the run ends before the
+    /// gate opens.
     fn wait(&self, gate: u64, phase: usize) -> Option<u64> {
         let Orders { gates, thread, .. } = self.orders;
         gates.reach(thread as usize, gate + 1);
-        let at_ns = loop {
+        loop {
             // An open gate comes before the wish to stop: either all threads pass it, or none. Neighbours would
             // disagree otherwise about whose files each of them has.
             match gates.gate(phase) {
-                Some(at_ns) => break at_ns,
+                Some(at_ns) => return Some(at_ns),
                 None if gates.stopped() != Stop::No => return None,
                 None => std::thread::sleep(std::time::Duration::from_nanos(gates.poll_ns())),
             }
-        };
-        while monotonic_ns() < at_ns {
-            sleep_until_ns(at_ns);
         }
-        gates.begin(phase, monotonic_ns());
-        Some(at_ns)
     }
 
     /// Settles which objects there are, before a phase works on them.
@@ -319,8 +313,9 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Carries out a phase: its result, and the first error.
-    fn phase(&mut self, index: usize, phase: &Phase) -> (PhaseResult, Option<JobError>) {
+    /// Carries out a phase: its result, and the first error. Whatever the phase needs beside its operations is done
+    /// before it begins: its time is that of the operations.
+    fn phase(&mut self, index: usize, phase: &Phase, start_ns: u64) -> (PhaseResult, Option<JobError>) {
         let Orders { plan, gates, clock, thread, .. } = self.orders;
         self.settle(phase);
         self.files.tally = Tally::new(clock, plan.latency);
@@ -328,13 +323,14 @@ impl<'a> Worker<'a> {
         for &(operation, _) in &phase.operations {
             self.files.start_of(operation);
         }
-        let began = Began {
-            start_ns: gates.gate(index).unwrap_or_else(monotonic_ns),
-            unix_ms: realtime_ns() / 1_000_000,
-            cpu: cpu_usage(),
-        };
         let mut operations: Vec<Done> = phase.operations.iter().map(|&(operation, _)| Done::none(operation)).collect();
-        let mut state = Loop::begin(index, began.start_ns, plan);
+        let cpu = cpu_usage();
+        while monotonic_ns() < start_ns {
+            sleep_until_ns(start_ns);
+        }
+        gates.begin(index, monotonic_ns());
+        let began = Began { start_ns, unix_ms: realtime_ns() / 1_000_000, cpu };
+        let mut state = Loop::begin(index, start_ns, plan);
         // A phase that evens out counts whole files.
         self.files.deadline_ns = state.deadline_ns.filter(|_| !plan.finish_even);
         match phase.only() {
