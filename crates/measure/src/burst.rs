@@ -196,38 +196,39 @@ impl Bucket {
     }
 }
 
+/// What chi-squared with that many degrees of freedom stays below in 99 of 100 cases: Wilson and Hilferty (1931).
+fn by_chance(freedom: f64) -> f64 {
+    let part = 2.0 / (9.0 * freedom);
+    freedom * (1.0 - part + 2.326 * part.sqrt()).powi(3)
+}
+
 /// How far the visits to each depth come down once they have drained the bucket: the logarithm of their late rate over
 /// their whole one, 0 at most.
 ///
 /// Half a visit is short, and storage that serves in bursts gives one more or one less of them by chance. So a depth
-/// speaks for itself only as far as depths differ by more than the visits to each of them do, and shares the mean of
+/// speaks for itself only as far as depths surely differ by more than the visits to each of them do, and shares that of
 /// all depths otherwise: empirical Bayes, with the variance between depths by moments (DerSimonian and Laird,
-/// "Meta-analysis in clinical trials", 1986).
+/// "Meta-analysis in clinical trials", 1986), less what chance gives it in 99 of 100 cases.
 fn decays(drained: &[&Start]) -> Vec<(usize, f64)> {
     let mut of_depth: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for start in drained {
         let decay = (start.late / start.rate).ln();
         of_depth.entry(start.depth).or_default().extend(decay.is_finite().then_some(decay));
     }
-    of_depth.retain(|_, decays| !decays.is_empty());
-    let all: f64 = of_depth.values().map(|decays| decays.len() as f64).sum();
-    let common = of_depth.values().flatten().sum::<f64>() / all;
-    let depths = of_depth.len() as f64;
-    let squares = |decays: &[f64]| variance(decays) * (decays.len() as f64 - 1.0);
-    // Without a second visit to any depth, nothing tells depths from visits: all of it is noise.
-    let (within, freedom) = match all > depths {
-        true => (of_depth.values().map(|decays| squares(decays)).sum::<f64>(), all - depths),
-        false => (squares(&of_depth.values().flatten().copied().collect::<Vec<_>>()), (all - 1.0).max(1.0)),
-    };
-    let within = within / freedom;
-    let counts = |of: fn(f64) -> f64| of_depth.values().map(|decays| of(decays.len() as f64)).sum::<f64>();
-    let apart: f64 = of_depth.values().map(|decays| decays.len() as f64 * (mean(decays) - common).powi(2)).sum();
-    let between = (apart - (depths - 1.0) * within) / (all - counts(|count| count * count) / all);
-    let between = if between.is_finite() { between.max(0.0) } else { 0.0 };
-    let shrunk = |decays: &Vec<f64>| {
-        let own = within / decays.len() as f64;
-        let share = if own > 0.0 { between / (between + own) } else { 1.0 };
-        (common + share * (mean(decays) - common)).min(0.0)
+    // Medians: a burst that falls beside half of a visit is a large part of it.
+    let usual = |decays: &[f64]| median(decays.iter().copied());
+    let common = usual(&of_depth.values().flatten().copied().collect::<Vec<_>>());
+    let several: Vec<&Vec<f64>> = of_depth.values().filter(|decays| decays.len() >= FEWEST_VISITS).collect();
+    let sum =
+        |of: &dyn Fn(&[f64], f64) -> f64| -> f64 { several.iter().map(|decays| of(decays, decays.len() as f64)).sum() };
+    let (visits, depths) = (sum(&|_, count| count), several.len() as f64);
+    let within = sum(&|decays, count| variance(decays) * (count - 1.0)) / (visits - depths);
+    let apart = sum(&|decays, count| count * (usual(decays) - common).powi(2));
+    let between = (apart - by_chance(depths - 1.0) * within) / (visits - sum(&|_, count| count * count) / visits);
+    let shrunk = |decays: &[f64]| {
+        let share = between / (between + within / decays.len() as f64);
+        let speaks = decays.len() >= FEWEST_VISITS && between > 0.0;
+        (common + if speaks { share * (usual(decays) - common) } else { 0.0 }).min(0.0)
     };
     of_depth.iter().map(|(&depth, decays)| (depth, shrunk(decays))).collect()
 }
