@@ -45,6 +45,9 @@ fn rates_agree_with_the_log(ranks: usize) {
     if !has_program("strace") {
         return;
     }
+    if let Err(reason) = before_other_programs() {
+        return skip(&reason, false);
+    }
     let whole = directory();
     let path = |name: &str| whole.path().join(name);
     std::fs::create_dir(path("place")).expect("a directory");
