@@ -273,7 +273,8 @@ fn a_full_standard_output_is_an_error_that_loses_no_result() {
         &["sim", sim, "--json=r.json", "--html=r.html"],
     ] {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-        let output = plimsoll(directory.path()).args(arguments).stdout(full).output().unwrap();
+        let mut command = plimsoll(directory.path());
+        let output = command.args(arguments).env("TMPDIR", directory.path()).stdout(full).output().unwrap();
         let error = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
         assert!(error.contains("No space left on device") && error.contains("cannot write "), "{arguments:?}: {error}");
