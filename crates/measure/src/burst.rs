@@ -196,14 +196,14 @@ impl Bucket {
     }
 }
 
-/// What chi-squared with that many degrees of freedom stays below in 99 of 100 cases: Wilson and Hilferty (1931).
+/// The quantile 0.99 of chi-squared with that many degrees of freedom: Wilson and Hilferty (1931).
 fn by_chance(freedom: f64) -> f64 {
     let part = 2.0 / (9.0 * freedom);
     freedom * (1.0 - part + 2.326 * part.sqrt()).powi(3)
 }
 
-/// How far the visits to each depth come down once they have drained the bucket: the logarithm of their late rate over
-/// their whole one, 0 at most.
+/// The fall of the visits to each depth once they have drained the bucket: the logarithm of their late rate over their
+/// whole one, 0 at most.
 ///
 /// Half a visit is short, and storage that serves in bursts gives one more or one less of them by chance. So a depth
 /// speaks for itself only as far as depths surely differ by more than the visits to each of them do, and shares that of

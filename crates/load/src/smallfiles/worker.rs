@@ -313,8 +313,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Carries out a phase: its result, and the first error. Whatever the phase needs beside its operations is done
-    /// before it begins: its time is that of the operations.
+    /// Carries out a phase: its result, and the first error. All preparations come before its beginning, so that its
+    /// time is that of its operations.
     fn phase(&mut self, index: usize, phase: &Phase, start_ns: u64) -> (PhaseResult, Option<JobError>) {
         let Orders { plan, gates, clock, thread, .. } = self.orders;
         self.settle(phase);
