@@ -8,7 +8,7 @@ use clap::ArgMatches;
 use measure::figures;
 use measure::schema::Document;
 use pace::sim::Scenario;
-use pace::sim::learn::{self, Answer, Curve, Fitted, Place};
+use pace::sim::learn::{self, Answer, Curve, Figure, Fitted, Place};
 use report::html::{self, Frame, cards};
 use report::svg::{Axis, Chart, Format, Series, Shape, escape};
 use report::text::{Style, Table, wrap};
@@ -130,7 +130,8 @@ fn judgement(fitted: &Fitted) -> Vec<String> {
     );
     let interval = match fitted.error() {
         Some((factor, coverage)) => format!(
-            "interval: {:+.1} % to {:+.1} %; {:.0} of 100 such points lie in it",
+            "interval: {:+.1} % to {:+.1} % at a typical point, wider between the points; {:.0} of 100 such points lie \
+             in it",
             100.0 * (1.0 / factor - 1.0),
             100.0 * (factor - 1.0),
             100.0 * coverage
@@ -144,6 +145,11 @@ fn percent(simulated: f64, measured: f64) -> String {
     if simulated.is_finite() { format!("{:+.1} %", 100.0 * (simulated / measured - 1.0)) } else { "-".into() }
 }
 
+/// The interval of a figure.
+fn ends(figure: Figure) -> Option<(f64, f64)> {
+    figure.error.map(|(factor, _)| (figure.iops / factor, figure.iops * factor))
+}
+
 fn text(curves: &[Curve], fitted: &Fitted, answers: &[Answer], profile: &Path, style: Style) -> String {
     let mut text = String::new();
     let line = |text: &mut String, sentence: &str| {
@@ -151,14 +157,23 @@ fn text(curves: &[Curve], fitted: &Fitted, answers: &[Answer], profile: &Path, s
     };
     for (n, curve) in curves.iter().enumerate() {
         line(&mut text, &curve.name);
-        let mut table = Table::of(&["iodepth", "measured IOPS", "simulated", "error", "error of the other half's fit"]);
+        let mut table = Table::of(&[
+            "iodepth",
+            "measured IOPS",
+            "simulation's error",
+            "learnt",
+            "interval",
+            "error of the other half's fit",
+        ]);
         for (k, point) in curve.points.iter().enumerate() {
-            let simulated = fitted.simulated[n][k];
+            let learnt = fitted.learnt[n][k];
+            let ends = ends(learnt).map(|(low, high)| format!("{} to {}", figures::count(low), figures::count(high)));
             table.row(vec![
                 point.depth.to_string(),
                 figures::count(point.iops),
-                figures::count(simulated),
-                percent(simulated, point.iops),
+                percent(fitted.simulated[n][k], point.iops),
+                figures::count(learnt.iops),
+                ends.unwrap_or("-".into()),
                 percent(fitted.predicted[n][k], point.iops),
             ]);
         }
@@ -194,11 +209,10 @@ fn document(curves: &[Curve], fitted: &Fitted, answers: &[Answer]) -> serde_json
     let error = fitted.error();
     let curve = |(n, curve): (usize, &Curve)| {
         let point = |(k, point): (usize, &learn::Point)| {
-            let simulated = fitted.simulated[n][k];
+            let learnt = fitted.learnt[n][k];
             let predicted = Some(fitted.predicted[n][k]).filter(|iops| iops.is_finite());
-            let interval = error.map(|(factor, _)| [simulated / factor, simulated * factor]);
-            json!({ "iodepth": point.depth, "measured_iops": point.iops, "simulated_iops": simulated,
-                    "interval_iops": interval, "predicted_iops": predicted })
+            json!({ "iodepth": point.depth, "measured_iops": point.iops, "simulated_iops": fitted.simulated[n][k],
+                    "learnt_iops": learnt.iops, "interval_iops": ends(learnt), "predicted_iops": predicted })
         };
         let points: Vec<_> = curve.points.iter().enumerate().map(point).collect();
         json!({ "name": curve.name, "bytes": curve.bytes, "write_percent": curve.write_percent,
@@ -221,16 +235,18 @@ fn document(curves: &[Curve], fitted: &Fitted, answers: &[Answer]) -> serde_json
 
 /// The page: measured and simulated curves over one another, the constants, the answers.
 fn page(curves: &[Curve], fitted: &Fitted, answers: &[Answer]) -> String {
-    let factor = fitted.error().map_or(1.0, |(factor, _)| factor);
     let chart = |(n, curve): (usize, &Curve)| {
         let depths: Vec<f64> = curve.points.iter().map(|point| f64::from(point.depth)).collect();
-        let simulated: Vec<(f64, f64)> = depths.iter().copied().zip(fitted.simulated[n].iter().copied()).collect();
-        let measured = curve.points.iter().map(|point| (f64::from(point.depth), point.iops)).collect();
-        let band = simulated.iter().map(|&(x, y)| (x, y / factor, y * factor)).collect();
+        let over = |of: Vec<f64>| depths.iter().copied().zip(of).collect::<Vec<_>>();
+        let learnt = over(fitted.learnt[n].iter().map(|figure| figure.iops).collect());
+        let within = |(x, figure): (&f64, &Figure)| ends(*figure).map(|(low, high)| (*x, low, high));
+        let band = depths.iter().zip(&fitted.learnt[n]).filter_map(within).collect();
+        let measured = over(curve.points.iter().map(|point| point.iops).collect());
         Chart::new(&curve.name)
-            .x(Axis::log2("iodepth").ticks(depths))
+            .x(Axis::log2("iodepth").ticks(depths.clone()))
             .y(Axis::linear("IOPS").format(Format::Count))
-            .series(Series::line("simulated", simulated).band(band))
+            .series(Series::line("learnt", learnt).band(band))
+            .series(Series::line("simulated", over(fitted.simulated[n].clone())).dashed())
             .series(Series::new("measured", Shape::Points, measured))
     };
     let mut body = format!("<h2>Measured and simulated</h2>{}", cards(curves.iter().enumerate().map(chart)));
@@ -253,7 +269,7 @@ fn page(curves: &[Curve], fitted: &Fitted, answers: &[Answer]) -> String {
     body.push_str(&changes.end());
     body.push_str("<h2>The machine</h2>");
     body.push_str(&constants.end());
-    let about = "A fit to measured curves. The band is the interval of a simulated figure.";
+    let about = "A fit to measured curves. The band is the interval of a learnt figure: a simulated one, corrected by the points.";
     Frame { title: "fit", kind: "fit", headline: "A machine learnt from sweeps", about }.around(&body)
 }
 

@@ -21,7 +21,7 @@ fn truth(drives: u32, bytes: u64, depth: u32) -> f64 {
 
 fn curve(drives: u32, bytes: u64) -> Curve {
     let depths = [1, 2, 4, 6, 8, 12, 16, 32, 64];
-    let point = |depth| Point { depth, iops: truth(drives, bytes, depth), uncertain: 0.01 };
+    let point = |depth| Point { depth, iops: truth(drives, bytes, depth), uncertain: 0.01, initiator_us: 1.0 };
     Curve {
         name: format!("{drives} drives, {bytes} bytes"),
         bytes,
@@ -30,7 +30,6 @@ fn curve(drives: u32, bytes: u64) -> Curve {
         copies: 1,
         drives,
         cores: Some(1),
-        initiator_us: 1.0,
         points: depths.map(point).to_vec(),
         load_line: Line::At(32.0),
         overload: None,
@@ -73,10 +72,43 @@ fn the_profile_vouches_for_what_was_measured_only() {
         (scenario.machine, scenario.pacing) = (machine.clone(), pacing);
         run(&scenario, &mut |_| {}).unwrap().confidence
     };
+    // Its figures are those of the fit.
+    let Confidence::Interval { low_gbps, high_gbps, .. } = trust(4096, 8, Config::none()) else {
+        panic!("an interval")
+    };
+    let (middle, learnt) = ((low_gbps * high_gbps).sqrt() * 1e9 / 8.0 / 4096.0, fitted.learnt[0][4].iops);
+    assert!((middle / learnt - 1.0).abs() < 0.03, "{middle} {learnt}");
     assert!(matches!(trust(4096, 8, Config::none()), Confidence::Interval { rows: 6, .. }));
     assert!(matches!(trust(8192, 8, Config::none()), Confidence::Outside(why) if why.contains("8192 bytes")));
     assert!(matches!(trust(4096, 64, Config::none()), Confidence::Outside(why) if why.contains("at most 32 ops")));
     assert!(matches!(trust(4096, 8, Config::auto(None)), Confidence::Outside(why) if why.contains("without pacing")));
+}
+
+#[test]
+fn a_half_does_not_see_the_points_that_it_predicts() {
+    let one = curve(1, 4096);
+    let mut other = one.clone();
+    other.points[3].iops *= 0.7;
+    let predicted = |curve: Curve| fit(&[curve], 2, &|_| {}).unwrap().predicted[0][3];
+    let (before, after) = (predicted(one), predicted(other));
+    assert!((after / before - 1.0).abs() < 0.03, "{before} {after}");
+}
+
+#[test]
+fn a_profile_without_points_still_loads_and_corrects_nothing() {
+    let one = curve(1, 4096);
+    let fitted = fit(&[one], 2, &|_| {}).unwrap();
+    let mut machine: toml::Table = toml::to_string(&fitted.machine).unwrap().parse().unwrap();
+    let learned = machine.get_mut("learned").and_then(toml::Value::as_table_mut).unwrap();
+    for key in ["scores", "law", "curves"] {
+        assert!(learned.remove(key).is_some(), "{key}");
+    }
+    let text = "name = 't'\nseconds = 0.05\npacing.method = 'none'\n[[jobs]]\ndepth = 8\nsizes = [{ bytes = 4096 }]\n";
+    let mut scenario = Scenario::parse(text).unwrap();
+    scenario.machine = machine;
+    let outcome = run(&scenario, &mut |_| {}).unwrap();
+    assert_eq!(outcome.gbps, outcome.simulated_gbps);
+    assert!(matches!(outcome.confidence, Confidence::Interval { rows: 7, .. }), "{:?}", outcome.confidence);
 }
 
 #[test]
@@ -85,7 +117,7 @@ fn pacing_helps_where_throughput_falls_with_the_bytes_in_flight() {
     let part = |depth: u32| (64.0 / f64::from(depth)).powf(0.25).min(1.0);
     let fallen = |depth: u32| (f64::from(depth) / 100e-6).min(20_000.0) * part(depth);
     let depths = [1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512];
-    let points = depths.map(|depth| Point { depth, iops: fallen(depth), uncertain: 0.01 }).to_vec();
+    let points = depths.map(|depth| Point { depth, iops: fallen(depth), uncertain: 0.01, initiator_us: 1.0 }).to_vec();
     let curve = Curve { points, overload: Some(128.0), load_line: Line::At(2.0), ..curve(1, 65_536) };
     let fitted = fit(std::slice::from_ref(&curve), 2, &|_| {}).unwrap();
     let said = answers(std::slice::from_ref(&curve), &fitted, 2).unwrap();

@@ -77,8 +77,7 @@ impl Trusted {
     pub fn of(scenario: &Scenario, simulated_gbps: f64) -> Result<Trusted, Error> {
         let machine = scenario.machine()?;
         if let Some(learned) = &machine.learned {
-            let confidence = learned.trust(scenario, &machine, simulated_gbps);
-            return Ok(Trusted { gbps: simulated_gbps, confidence });
+            return Ok(learned.trust(scenario, &machine, simulated_gbps));
         }
         match kinds::of(scenario)? {
             Ok(kind) => {
@@ -117,7 +116,7 @@ impl Trusted {
 
 /// The score that a new row exceeds with a probability of at most one in twenty, and the probability that it does not.
 /// None if these are too few.
-fn score(mut scores: Vec<f64>) -> Option<(f64, f64)> {
+pub(super) fn score(mut scores: Vec<f64>) -> Option<(f64, f64)> {
     if scores.len() < ROWS_LEAST {
         return None;
     }

@@ -34,6 +34,11 @@ pub struct Machine {
     pub in_capsule_bytes: u32,
     /// Microseconds of an initiator's core per op; each copy of a job has a separate core.
     pub initiator_op_us: f64,
+    /// Measured work of an initiator's core: bytes of an op, ops in flight of a copy of the job, microseconds per op.
+    /// An initiator that has more in flight takes more completions at a time, and works less for each of them. Without
+    /// these points, an op takes `initiator_op_us`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub initiator_by_depth: Vec<(u64, u32, f64)>,
     /// Commands that a connection carries at a time; further ones wait at the initiator. Without it, no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_depth: Option<u32>,
@@ -215,6 +220,26 @@ impl Machine {
         toml::from_str(profile(name)?).map_err(|e| Error(format!("profile {name}: {e}")))
     }
 
+    /// Microseconds of an initiator's core per op of these bytes, of a job with `depth` in flight: those of the nearest
+    /// measured size, between two depths on a line of both logarithms.
+    pub(super) fn initiator_us(&self, bytes: u64, depth: u32) -> f64 {
+        let octaves = |of: u64| (of.max(1) as f64 / bytes.max(1) as f64).log2().abs();
+        let sizes = self.initiator_by_depth.iter().map(|of| of.0);
+        let Some(size) = sizes.min_by(|a, b| octaves(*a).total_cmp(&octaves(*b))) else { return self.initiator_op_us };
+        let mut below: Option<(u32, f64)> = None;
+        for &(_, at, us) in self.initiator_by_depth.iter().filter(|of| of.0 == size) {
+            match below {
+                _ if at < depth => below = Some((at, us)),
+                Some((from, from_us)) => {
+                    let part = (f64::from(depth) / f64::from(from)).ln() / (f64::from(at) / f64::from(from)).ln();
+                    return from_us * (us / from_us).powf(part);
+                }
+                None => return us,
+            }
+        }
+        below.map_or(self.initiator_op_us, |(_, us)| us)
+    }
+
     /// The kinds of its drives.
     pub(super) fn kinds_of_drives(&self) -> impl Iterator<Item = &Drives> {
         std::iter::once(&self.drives).chain(&self.other_drives)
@@ -248,6 +273,12 @@ impl Machine {
         }
         if !(1.0..=16.0).contains(&self.wire_factor) {
             return fail("wire_factor must be 1 to 16");
+        }
+        let by_depth = &self.initiator_by_depth;
+        if by_depth.iter().any(|&(bytes, depth, us)| bytes == 0 || depth == 0 || !positive(us))
+            || by_depth.windows(2).any(|w| (w[0].0, w[0].1) >= (w[1].0, w[1].1))
+        {
+            return fail("initiator_by_depth needs [bytes, depth, microseconds], ascending, all above 0");
         }
         for drives in self.kinds_of_drives() {
             drives.check().or_else(|what| fail(&what))?;

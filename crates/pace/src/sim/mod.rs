@@ -17,6 +17,7 @@ mod load;
 mod machine;
 mod more;
 mod outcome;
+mod process;
 pub mod published;
 mod scenario;
 mod sweep;

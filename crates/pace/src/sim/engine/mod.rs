@@ -72,6 +72,8 @@ struct JobState {
     core_free_ns: f64,
     /// Cumulative probabilities, scaled to 2^32.
     sizes: Vec<(u32, u32)>,
+    /// The time of the initiator's core for an op of each size.
+    initiator_ns: Vec<f64>,
     write_below: u64,
     order: Order,
     period_ns: Option<f64>,

@@ -10,7 +10,7 @@ use super::{DriveState, Engine, JobState, NS};
 use crate::Limits;
 use crate::config::{Error, Method};
 use crate::sim::ids;
-use crate::sim::machine::{Drives, MemoryPath};
+use crate::sim::machine::{Drives, Machine, MemoryPath};
 use crate::sim::scenario::{HOSTS_MAX, Job, Scenario, SizeShare};
 
 /// The most ops in flight over all jobs.
@@ -30,7 +30,7 @@ struct Load {
 }
 
 impl Load {
-    fn of(scenario: &Scenario, namespaces: u32) -> Result<Load, Error> {
+    fn of(scenario: &Scenario, machine: &Machine, namespaces: u32) -> Result<Load, Error> {
         let mut load = Load::default();
         for (n, job) in scenario.jobs.iter().enumerate() {
             let all = match &job.namespaces {
@@ -43,9 +43,11 @@ impl Load {
                     "jobs[{n}].per_host = {copies}: each copy needs a namespace of its own, and there are {parts}"
                 )));
             }
+            let of_size = |size: &SizeShare| machine.initiator_us(size.bytes, job.depth) * 1e3;
+            let initiator_ns: Vec<f64> = job.sizes.iter().map(of_size).collect();
             for host in ids::parse(&job.hosts, HOSTS_MAX, "hosts")? {
                 let part = |copy: usize| copy * parts / copies;
-                (0..copies).for_each(|copy| load.add(job, host, &all[part(copy)..part(copy + 1)]));
+                (0..copies).for_each(|copy| load.add(job, host, &initiator_ns, &all[part(copy)..part(copy + 1)]));
             }
         }
         if load.ops > OPS_MAX {
@@ -55,7 +57,7 @@ impl Load {
     }
 
     /// Adds a copy of `job` on `host`, which uses these namespaces.
-    fn add(&mut self, job: &Job, host: u32, namespaces: &[u32]) {
+    fn add(&mut self, job: &Job, host: u32, initiator_ns: &[f64], namespaces: &[u32]) {
         self.jobs.push(JobState {
             host,
             next: 0,
@@ -65,6 +67,7 @@ impl Load {
             outstanding: 0,
             core_free_ns: 0.0,
             sizes: cumulative(&job.sizes),
+            initiator_ns: initiator_ns.to_vec(),
             write_below: (job.write_percent / 100.0 * ONE) as u64,
             order: job.order,
             period_ns: job.iops.map(|iops| NS / iops),
@@ -128,7 +131,7 @@ impl<'a> Engine<'a> {
             return Err(Error(format!("namespaces must be 1 to {NAMESPACES_MAX}")));
         }
         scenario.check(namespaces)?;
-        let Load { jobs, connections, hosts, ops } = Load::of(scenario, namespaces)?;
+        let Load { jobs, connections, hosts, ops } = Load::of(scenario, &machine, namespaces)?;
         let delay_ns = delays(scenario, namespaces)?;
         let limits = Limits { ops: ops as u32 + 16, drives: namespaces, tenants: hosts };
         let warmup_ns = (scenario.warmup_seconds * NS) as u64;

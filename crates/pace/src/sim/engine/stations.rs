@@ -33,7 +33,7 @@ impl Engine<'_> {
         let last = state.sizes.len() - 1;
         let size = state.sizes[..last].iter().position(|&(below, _)| size_roll < below).unwrap_or(last);
         state.outstanding += 1;
-        state.core_free_ns = state.core_free_ns.max(submitted_ns as f64) + self.machine.initiator_op_us * 1e3;
+        state.core_free_ns = state.core_free_ns.max(submitted_ns as f64) + state.initiator_ns[size];
         let half_ns = (self.machine.turnaround_us * 500.0) as u64;
         let connection = state.first_connection + turn as u32;
         let flight = Flight {

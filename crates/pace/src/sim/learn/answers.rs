@@ -4,9 +4,12 @@ use measure::figures;
 use serde::Serialize;
 
 use super::super::machine::Machine;
-use super::super::sweep::{Run, run_all};
+use super::super::sweep::run_all;
+use super::Learned;
+use super::correction::{Correction, Load};
 use super::curves::{Curve, Line, Point};
-use super::search::{Fitted, run_of};
+use super::fit::Fitted;
+use super::search::run_of;
 use crate::config::{Config, Error};
 
 /// An answer.
@@ -27,6 +30,9 @@ pub struct Answer {
 const OPS: f64 = 6000.0;
 /// Seconds that the pacer gets to find its window, and seconds that count.
 const PACED_S: (f64, f64) = (2.0, 1.0);
+/// Another pacing method and half of the cores are as far from what was measured as half of the ops in flight.
+const METHOD_OCTAVES: f64 = 1.0;
+const CORES_OCTAVES: f64 = 1.0;
 /// Drives that the question adds.
 const MORE_DRIVES: u32 = 2;
 
@@ -35,12 +41,15 @@ const MORE_DRIVES: u32 = 2;
 /// # Errors
 /// A machine that cannot be simulated.
 pub fn answers(curves: &[Curve], fitted: &Fitted, threads: usize) -> Result<Vec<Answer>, Error> {
-    let machine = &fitted.machine;
-    let error = fitted.error().map(|(factor, _)| factor);
+    let mut machine = fitted.machine.clone();
+    // The runs below are those of the model alone; each answer corrects its run.
+    let Some(learned) = machine.learned.take() else { return Ok(Vec::new()) };
+    let Some(correction) = learned.correction() else { return Ok(Vec::new()) };
     let cores_known = fitted.constants.iter().any(|constant| constant.name == "op_us");
     let mut answers = Vec::new();
     for curve in curves {
-        let about = About { curve, machine, error, cores_known, threads };
+        let about =
+            About { curve, machine: &machine, learned: &learned, correction: &correction, cores_known, threads };
         answers.extend([about.pacing()?, about.drives()?, about.cores()?, about.hosts()?]);
     }
     Ok(answers)
@@ -49,11 +58,41 @@ pub fn answers(curves: &[Curve], fitted: &Fitted, threads: usize) -> Result<Vec<
 struct About<'a> {
     curve: &'a Curve,
     machine: &'a Machine,
-    /// The factor by which a simulated throughput may be wrong.
-    error: Option<f64>,
+    learned: &'a Learned,
+    correction: &'a Correction,
     /// True if the results tell the cores' time from the drives'.
     cores_known: bool,
     threads: usize,
+}
+
+/// Ops per second, and the factor by which they may be wrong to both sides; None if too few points tell.
+#[derive(Clone, Copy)]
+struct Guess {
+    iops: f64,
+    error: Option<f64>,
+}
+
+impl Guess {
+    fn interval(&self) -> (f64, f64) {
+        let error = self.error.unwrap_or(1.0);
+        (self.iops / error, self.iops * error)
+    }
+
+    /// The interval as a clause; nothing where too few points tell it.
+    fn between(&self) -> String {
+        let (low, high) = self.interval();
+        let clause = format!(", {} to {},", figures::count(low), figures::count(high));
+        if self.error.is_some() { clause } else { String::new() }
+    }
+
+    /// A clause on a change to this from `iops`.
+    fn verdict(&self, iops: f64) -> &'static str {
+        match self.error {
+            Some(error) if (self.iops / iops).ln().abs() > error.ln() => "more than the model's error",
+            Some(_) => "not more than the model's error",
+            None => "by an error that too few points tell",
+        }
+    }
 }
 
 impl About<'_> {
@@ -61,16 +100,42 @@ impl About<'_> {
         self.curve.points[self.curve.points.len() - 1]
     }
 
+    fn load(&self, curve: &Curve) -> Load {
+        curve.load(self.machine, self.deepest().depth)
+    }
+
     fn answer(&self, change: &str, iops: Option<(f64, f64)>, text: String) -> Answer {
         Answer { curve: self.curve.name.clone(), change: change.into(), iops, text }
     }
 
-    fn iops(&self, run: Run) -> Result<f64, Error> {
-        Ok(run_all(&[run], self.threads, &|_| {})?[0].iops)
+    /// The octaves from the measured load to that of `curve`.
+    fn octaves(&self, curve: &Curve) -> f64 {
+        self.load(self.curve).octaves(&self.load(curve))
     }
 
-    fn simulated(&self, machine: &Machine, curve: &Curve) -> Result<f64, Error> {
-        self.iops(run_of(machine, curve, &self.deepest(), OPS)?)
+    /// The throughput of `curve` at the largest depth on `machine`, these octaves from the measured load. The error at
+    /// the measured load corrects it.
+    fn guess(&self, machine: &Machine, curve: &Curve, octaves: f64) -> Result<Guess, Error> {
+        let run = run_of(machine, curve, &self.deepest(), OPS)?;
+        let simulated = run_all(&[run], self.threads, &|_| {})?[0].iops;
+        let expected = self.correction.changed(&self.load(self.curve), octaves);
+        Ok(Guess { iops: simulated * expected.log.exp(), error: self.learned.factor(expected).map(|(error, _)| error) })
+    }
+
+    fn now(&self) -> Result<Guess, Error> {
+        self.guess(self.machine, self.curve, 0.0)
+    }
+
+    /// The throughput with the pacer, corrected by the error at the bytes that it keeps in flight.
+    fn paced(&self) -> Result<Guess, Error> {
+        let mut run = run_of(self.machine, self.curve, &self.deepest(), OPS)?;
+        run.scenario.pacing = Config::auto(None);
+        (run.scenario.warmup_seconds, run.scenario.seconds) = PACED_S;
+        let outcome = &run_all(&[run], self.threads, &|_| {})?[0];
+        let ops = outcome.in_flight_mib * 1_048_576.0 / self.curve.bytes as f64;
+        let expected = self.correction.changed(&Load { ops, ..self.load(self.curve) }, METHOD_OCTAVES);
+        let error = self.learned.factor(expected).map(|(error, _)| error);
+        Ok(Guess { iops: outcome.iops * expected.log.exp(), error })
     }
 
     fn pacing(&self) -> Result<Answer, Error> {
@@ -94,92 +159,81 @@ impl About<'_> {
             );
             return Ok(self.answer("pacing", None, text));
         };
-        let mut run = run_of(self.machine, curve, &deepest, OPS)?;
-        run.scenario.pacing = Config::auto(None);
-        (run.scenario.warmup_seconds, run.scenario.seconds) = PACED_S;
-        let paced = self.iops(run)?;
-        let gain = paced / deepest.iops;
-        let verdict = match self.error {
-            Some(error) if gain > error => "more than the model's error",
-            Some(_) => "not more than the model's error",
-            None => "by an error that too few points tell",
-        };
+        let paced = self.paced()?;
         let text = format!(
-            "auto gives {} IOPS at depth {}, where {} were measured ({:+.0} %, {verdict}); throughput falls from depth \
-             {overload} on",
-            figures::count(paced),
+            "auto gives {} IOPS at depth {}{} where {} were measured ({:+.0} %, {}); throughput falls from \
+             depth {overload} on",
+            figures::count(paced.iops),
             deepest.depth,
+            paced.between(),
             figures::count(deepest.iops),
-            100.0 * (gain - 1.0),
+            100.0 * (paced.iops / deepest.iops - 1.0),
+            paced.verdict(deepest.iops),
         );
-        Ok(self.answer("pacing", Some(self.interval(paced)), text))
-    }
-
-    fn interval(&self, iops: f64) -> (f64, f64) {
-        let error = self.error.unwrap_or(1.0);
-        (iops / error, iops * error)
+        Ok(self.answer("pacing", Some(paced.interval()), text))
     }
 
     /// Ops per second if the first of two parts of the machine limits, and if the second does.
-    fn between(&self, change: &str, low: f64, high: f64, parts: (&str, &str)) -> Answer {
+    fn between(&self, change: &str, low: Guess, high: Guess, parts: (&str, &str)) -> Answer {
         let at = format!("at depth {}", self.deepest().depth);
-        let text = if (high / low - 1.0).abs() < 0.02 {
-            format!("{} IOPS {at}: not a change", figures::count(high))
+        let ends = (low.interval().0, high.interval().1);
+        let with_error = format!("; with the model's error {} to {}", figures::count(ends.0), figures::count(ends.1));
+        let text = if (high.iops / low.iops - 1.0).abs() < 0.02 {
+            format!("{} IOPS {at}: not a change", figures::count(high.iops))
         } else {
             format!(
-                "{} IOPS {at} if {} limit, {} if {} do: the results do not tell",
-                figures::count(low),
+                "{} IOPS {at} if {} limit, {} if {} do: the results do not tell{}",
+                figures::count(low.iops),
                 parts.0,
-                figures::count(high),
-                parts.1
+                figures::count(high.iops),
+                parts.1,
+                if high.error.is_some() { with_error } else { String::new() }
             )
         };
-        self.answer(change, Some((low, high)), text)
+        self.answer(change, Some(ends), text)
     }
 
     fn drives(&self) -> Result<Answer, Error> {
         let change = format!("{MORE_DRIVES} more drives");
         let more = Curve { drives: self.curve.drives + MORE_DRIVES, ..self.curve.clone() };
-        let now = self.simulated(self.machine, self.curve)?;
-        let then = self.simulated(self.machine, &more)?;
+        let (now, then) = (self.now()?, self.guess(self.machine, &more, self.octaves(&more))?);
         if self.cores_known {
             return Ok(self.known(&change, now, then));
         }
-        Ok(self.between(&change, now.min(then), then, ("the cores", "the drives")))
+        let least = Guess { iops: now.iops.min(then.iops), ..then };
+        Ok(self.between(&change, least, then, ("the cores", "the drives")))
     }
 
     fn cores(&self) -> Result<Answer, Error> {
         let change = "half of the cores";
-        let now = self.simulated(self.machine, self.curve)?;
+        let now = self.now()?;
         if self.cores_known {
             // Half of the cores is the same cores at half of their speed.
             let mut half = self.machine.clone();
             (half.op_us, half.deep_us) = (2.0 * half.op_us, 2.0 * half.deep_us);
-            return Ok(self.known(change, now, self.simulated(&half, self.curve)?));
+            return Ok(self.known(change, now, self.guess(&half, self.curve, CORES_OCTAVES)?));
         }
-        Ok(self.between(change, now / 2.0, now, ("the cores", "the drives")))
+        let then = self.guess(self.machine, self.curve, CORES_OCTAVES)?;
+        let least = Guess { iops: then.iops / 2.0, ..then };
+        Ok(self.between(change, least, then, ("the cores", "the drives")))
     }
 
     fn hosts(&self) -> Result<Answer, Error> {
         let twice = Curve { hosts: 2 * self.curve.hosts, ..self.curve.clone() };
-        let now = self.simulated(self.machine, self.curve)?;
-        Ok(self.known("twice the hosts", now, self.simulated(self.machine, &twice)?))
+        let then = self.guess(self.machine, &twice, self.octaves(&twice))?;
+        Ok(self.known("twice the hosts", self.now()?, then))
     }
 
-    fn known(&self, change: &str, now: f64, then: f64) -> Answer {
-        let (part, error) = (then / now - 1.0, self.error);
-        let verdict = match error {
-            Some(error) if part.abs() + 1.0 > error => "more than the model's error",
-            Some(_) => "not more than the model's error",
-            None => "by an error that too few points tell",
-        };
+    fn known(&self, change: &str, now: Guess, then: Guess) -> Answer {
         let text = format!(
-            "{} IOPS at depth {} instead of {} ({:+.0} %, {verdict})",
-            figures::count(then),
+            "{} IOPS at depth {}{} instead of {} ({:+.0} %, {})",
+            figures::count(then.iops),
             self.deepest().depth,
-            figures::count(now),
-            100.0 * part
+            then.between(),
+            figures::count(now.iops),
+            100.0 * (then.iops / now.iops - 1.0),
+            then.verdict(now.iops)
         );
-        self.answer(change, Some(self.interval(then)), text)
+        self.answer(change, Some(then.interval()), text)
     }
 }

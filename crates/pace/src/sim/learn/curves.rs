@@ -2,7 +2,9 @@
 
 use measure::schema::{self, Answer, SweepResult};
 
+use super::super::machine::Machine;
 use super::super::scenario::{Job, Order, Scenario, SizeShare};
+use super::correction::Load;
 use crate::config::{Config, Error};
 
 /// The machine of a result, as far as its user says.
@@ -31,8 +33,6 @@ pub struct Curve {
     pub drives: u32,
     /// Cores of the target; None if the user does not say.
     pub cores: Option<u32>,
-    /// Microseconds of an initiator's processor for each op, at the highest throughput.
-    pub initiator_us: f64,
     /// The points by ascending depth.
     pub points: Vec<Point>,
     /// The load line as the sweep names it.
@@ -61,6 +61,8 @@ pub struct Point {
     pub iops: f64,
     /// Half of the interval of the ops per second, as a part of them.
     pub uncertain: f64,
+    /// Microseconds of an initiator's processor for each op.
+    pub initiator_us: f64,
 }
 
 impl Curve {
@@ -69,9 +71,26 @@ impl Curve {
         self.points.iter().map(|point| point.iops).fold(0.0, f64::max)
     }
 
+    /// Microseconds of an initiator's processor for each op, at the highest throughput.
+    pub fn initiator_us(&self) -> f64 {
+        self.points.iter().max_by(|a, b| a.iops.total_cmp(&b.iops)).map_or(0.0, |best| best.initiator_us)
+    }
+
     /// Ops in flight over all hosts and copies at `depth`.
     pub fn in_flight(&self, depth: u32) -> u64 {
         u64::from(depth) * u64::from(self.hosts) * u64::from(self.copies)
+    }
+
+    /// The load of this curve at `depth` on `machine`.
+    pub(super) fn load(&self, machine: &Machine, depth: u32) -> Load {
+        Load {
+            bytes: self.bytes,
+            write_percent: self.write_percent,
+            ops: self.in_flight(depth) as f64,
+            jobs: u64::from(self.hosts) * u64::from(self.copies),
+            drives: self.drives,
+            cores: self.cores.unwrap_or(machine.cores),
+        }
     }
 
     /// The scenario of this curve at `depth`, without a machine; `iops` is about what it gives, and sets the simulated
@@ -122,9 +141,25 @@ pub fn curves(result: &SweepResult, place: Place) -> Result<Vec<Curve>, Error> {
     result.curves.iter().map(|curve| of(result, curve, place)).collect()
 }
 
-fn point(point: &&schema::Point) -> Point {
-    let iops = point.iops;
-    Point { depth: point.x.round() as u32, iops: iops.mean, uncertain: (iops.high - iops.low) / 2.0 / iops.mean }
+fn point(point: &schema::Point) -> Point {
+    let (iops, job) = (point.iops, &point.job);
+    let cpu = &job.cpu;
+    let worked_ns = (cpu.user_ns + cpu.system_ns).saturating_sub(cpu.looked_ns) as f64;
+    let ops = job.directions.read.ops + job.directions.write.ops;
+    // No more than what leaves the initiators idle for a twentieth of the time: the curve itself says what they can.
+    let most_us = 0.95e6 * f64::from(copies(point)) / iops.mean;
+    Point {
+        depth: point.x.round() as u32,
+        iops: iops.mean,
+        uncertain: (iops.high - iops.low) / 2.0 / iops.mean,
+        initiator_us: (worked_ns / ops.max(1) as f64 / 1e3).min(most_us),
+    }
+}
+
+/// The copies of the job of which each has ops in flight.
+fn copies(point: &schema::Point) -> u32 {
+    let facts = &point.job.facts;
+    if facts.synchronous { 1 } else { facts.numjobs.max(1) }
 }
 
 fn of(result: &SweepResult, curve: &schema::Curve, place: Place) -> Result<Curve, Error> {
@@ -149,11 +184,6 @@ fn of(result: &SweepResult, curve: &schema::Curve, place: Place) -> Result<Curve
     if bytes == 0 || sizes.any(|size| size != bytes) || directions.trim.ops > 0 {
         return Err(Error(format!("curve {label}: the fit needs reads and writes of one size")));
     }
-    let cpu = &best.job.cpu;
-    let worked_ns = (cpu.user_ns + cpu.system_ns).saturating_sub(cpu.looked_ns) as f64;
-    let copies = if facts.synchronous { 1 } else { facts.numjobs.max(1) };
-    // No more than what leaves the initiators idle for a twentieth of the time: the curve itself says what they can.
-    let most_us = 0.95e6 * f64::from(copies) / best.iops.mean;
     let line = curve.line.as_ref();
     let load_line = match line.map(|line| line.answer()) {
         Some(Answer::At(at)) => Line::At(at.mean),
@@ -167,11 +197,10 @@ fn of(result: &SweepResult, curve: &schema::Curve, place: Place) -> Result<Curve
         bytes,
         write_percent: (100.0 * writes / (reads + writes)).round(),
         hosts: result.ranks.len().max(1) as u32,
-        copies,
+        copies: copies(best),
         drives: place.drives.unwrap_or(result.paths.len().max(1) as u32),
         cores: place.cores,
-        initiator_us: (worked_ns / (reads + writes) / 1e3).min(most_us),
-        points: points.iter().map(point).collect(),
+        points: points.iter().copied().map(point).collect(),
         load_line,
         overload: line.and_then(|line| line.overload).map(|overload| overload.mean),
     })

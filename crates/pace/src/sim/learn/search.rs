@@ -4,38 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::super::confidence::factor;
 use super::super::machine::{Cache, Drives, Machine};
 use super::super::sweep::{Run, run_all};
-use super::Learned;
 use super::curves::{Curve, Point};
 use crate::config::Error;
-
-/// A profile and its distance from what it was fitted on.
-#[derive(Clone, Debug)]
-pub struct Fitted {
-    /// The profile.
-    pub machine: Machine,
-    /// The fitted constants of the profile.
-    pub constants: Vec<Constant>,
-    /// Simulated ops per second of each point of each curve.
-    pub simulated: Vec<Vec<f64>>,
-    /// Ops per second that a fit on the other half of the points predicts; NaN where both halves have the point.
-    pub predicted: Vec<Vec<f64>>,
-}
-
-impl Fitted {
-    /// Measured over predicted throughput of the points that the fits of the halves had not seen, ascending.
-    pub fn ratios(&self) -> &[f64] {
-        self.machine.learned.as_ref().map_or(&[], |learned| &learned.ratios)
-    }
-
-    /// The factor by which a figure may be wrong, to both sides, and the probability that it is not by more; None if
-    /// the results have too few points.
-    pub fn error(&self) -> Option<(f64, f64)> {
-        factor(self.ratios())
-    }
-}
 
 /// A fitted constant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -75,32 +47,32 @@ const DEEP_OPS: Parameter = parameter!("deep_ops", |m| m.deep_ops, 1.0..1e6);
 /// The numbers of channels that the search tries.
 const CHANNELS: [u32; 13] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128];
 /// Of these, the ones that it moves the other constants for.
-const FINALISTS: usize = 2;
+pub(super) const FINALISTS: usize = 2;
 /// Steps of the search, as factors.
-const STEPS: [f64; 4] = [1.5, 1.2, 1.08, 1.03];
+pub(super) const STEPS: [f64; 4] = [1.5, 1.2, 1.08, 1.03];
 /// Ops of a simulated point while the search compares machines, and at the end.
-const OPS: (f64, f64) = (1500.0, 6000.0);
+pub(super) const OPS: (f64, f64) = (1500.0, 6000.0);
 /// A point counts as if it were uncertain by this much more: the noise of a short simulation.
 const NOISE: f64 = 0.03;
 /// A throughput this far below the highest one of its curve, at a larger depth, has fallen.
 const FALLEN: f64 = 0.95;
 /// A point whose interval reaches further than this part to each side says too little to judge a model by.
-const UNCERTAIN: f64 = 0.15;
+pub(super) const UNCERTAIN: f64 = 0.15;
 /// Gb/s of a part that never limits anything.
 const NO_LIMIT: f64 = 1e6;
 
 /// The properties that a set of curves lets the search tell apart.
-struct Told {
+pub(super) struct Told {
     sizes: bool,
-    reads: bool,
-    writes: bool,
+    pub reads: bool,
+    pub writes: bool,
     drives: bool,
     cores: bool,
     falls: bool,
 }
 
 impl Told {
-    fn by(curves: &[Curve]) -> Told {
+    pub fn by(curves: &[Curve]) -> Told {
         let differ = |of: &dyn Fn(&Curve) -> u64| curves.iter().any(|curve| of(curve) != of(&curves[0]));
         Told {
             sizes: differ(&|curve| curve.bytes),
@@ -126,7 +98,7 @@ impl Told {
     }
 
     /// Properties that the curves leave open, with the measurement that would tell.
-    fn undetermined(&self, curves: &[Curve]) -> Vec<String> {
+    pub fn undetermined(&self, curves: &[Curve]) -> Vec<String> {
         let mut open = Vec::new();
         if !self.sizes {
             let other = if curves[0].bytes > 16 << 10 { "4k" } else { "128k" };
@@ -194,6 +166,16 @@ fn memory_path(curves: &[Curve]) -> Vec<(f64, f64)> {
     knots
 }
 
+/// The work of the initiators as the points have it, ascending; of points with one size and depth, the mean.
+fn initiator_by_depth(curves: &[Curve]) -> Vec<(u64, u32, f64)> {
+    let mut of: BTreeMap<(u64, u32), Vec<f64>> = BTreeMap::new();
+    for (curve, point) in curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point))) {
+        of.entry((curve.bytes, point.depth)).or_default().push(point.initiator_us.max(0.001));
+    }
+    let mean = |us: Vec<f64>| rounded(us.iter().sum::<f64>() / us.len() as f64);
+    of.into_iter().map(|((bytes, depth), us)| (bytes, depth, mean(us))).collect()
+}
+
 /// A machine with these many channels that has about the latency and the throughput of the curves.
 fn start(curves: &[Curve], told: &Told, channels: u32) -> Machine {
     let per_drive = |curve: &Curve| f64::from(curve.drives);
@@ -219,7 +201,8 @@ fn start(curves: &[Curve], told: &Told, channels: u32) -> Machine {
         fetch_us: 0.0,
         fetch_op_us: None,
         in_capsule_bytes: 0,
-        initiator_op_us: rounded(curves.iter().map(|curve| curve.initiator_us).fold(f64::INFINITY, f64::min)),
+        initiator_op_us: rounded(curves.iter().map(Curve::initiator_us).fold(f64::INFINITY, f64::min)),
+        initiator_by_depth: initiator_by_depth(curves),
         queue_depth: None,
         cores: curves[0].cores.unwrap_or(1),
         op_us: if told.drives || told.cores { 0.2e6 / ops } else { 0.0 },
@@ -262,22 +245,31 @@ pub(super) fn run_of(machine: &Machine, curve: &Curve, point: &Point, ops: f64) 
     let mut own = machine.clone();
     own.drives.count = curve.drives;
     own.cores = curve.cores.unwrap_or(machine.cores);
-    own.initiator_op_us = curve.initiator_us;
+    own.initiator_op_us = curve.initiator_us();
+    own.initiator_by_depth = initiator_by_depth(std::slice::from_ref(curve));
     let mut scenario = curve.scenario(point.depth, point.iops, ops);
     scenario.machine = toml::Table::try_from(&own).map_err(|e| Error(format!("machine: {e}")))?;
     Ok(Run { set: Vec::new(), scenario })
 }
 
-fn simulate(machine: &Machine, curves: &[Curve], ops: f64, threads: usize) -> Result<Vec<Vec<f64>>, Error> {
-    let runs = curves.iter().flat_map(|curve| curve.points.iter().map(move |point| run_of(machine, curve, point, ops)));
-    let outcomes = run_all(&runs.collect::<Result<Vec<_>, _>>()?, threads, &|_| {})?;
-    let mut rest = outcomes.into_iter().map(|outcome| outcome.iops);
-    Ok(curves.iter().map(|curve| rest.by_ref().take(curve.points.len()).collect()).collect())
+/// Ops per second on `machine` at each point of `at`, which are further points of `curves`.
+pub(super) fn simulate(
+    machine: &Machine,
+    curves: &[Curve],
+    at: &[Curve],
+    ops: f64,
+    threads: usize,
+) -> Result<Vec<Vec<f64>>, Error> {
+    let of_curve =
+        |(curve, at): (_, &Curve)| at.points.iter().map(|point| run_of(machine, curve, point, ops)).collect::<Vec<_>>();
+    let runs = curves.iter().zip(at).flat_map(of_curve).collect::<Result<Vec<_>, _>>()?;
+    let mut rest = run_all(&runs, threads, &|_| {})?.into_iter().map(|outcome| outcome.iops);
+    Ok(at.iter().map(|curve| rest.by_ref().take(curve.points.len()).collect()).collect())
 }
 
 /// The weighted mean of the errors, each curve's alike. An error above a half counts as a half.
 fn cost(machine: &Machine, curves: &[Curve], threads: usize) -> Result<f64, Error> {
-    let simulated = simulate(machine, curves, OPS.0, threads)?;
+    let simulated = simulate(machine, curves, curves, OPS.0, threads)?;
     let of_curve = |(curve, simulated): (&Curve, &Vec<f64>)| {
         let (mut sum, mut weights) = (0.0, 0.0);
         for (point, simulated) in curve.points.iter().zip(simulated) {
@@ -290,7 +282,12 @@ fn cost(machine: &Machine, curves: &[Curve], threads: usize) -> Result<f64, Erro
     Ok(curves.iter().zip(&simulated).map(of_curve).sum::<f64>() / curves.len() as f64)
 }
 
-fn search(curves: &[Curve], told: &Told, threads: usize, step: &mut dyn FnMut()) -> Result<(Machine, f64), Error> {
+pub(super) fn search(
+    curves: &[Curve],
+    told: &Told,
+    threads: usize,
+    step: &mut dyn FnMut(),
+) -> Result<(Machine, f64), Error> {
     let mut starts = Vec::new();
     for channels in CHANNELS {
         let machine = start(curves, told, channels);
@@ -335,64 +332,16 @@ fn moved(machine: &Machine, parameter: &Parameter, factor: f64) -> Machine {
 }
 
 /// A value with four digits: a profile is read by people.
-fn rounded(value: f64) -> f64 {
+pub(super) fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
-}
-
-/// The machine that agrees best with `curves`. `progress` is told the part that is done.
-///
-/// # Errors
-/// No curves; a machine that cannot be simulated.
-pub fn fit(curves: &[Curve], threads: usize, progress: &dyn Fn(f64)) -> Result<Fitted, Error> {
-    if curves.is_empty() {
-        return Err(Error("there is no curve to fit".into()));
-    }
-    let told = Told::by(curves);
-    let (mut steps, total) = (0.0, (3 * (1 + FINALISTS * STEPS.len()) + 1) as f64);
-    let mut step = || {
-        steps += 1.0;
-        progress(f64::min(steps / total, 1.0));
-    };
-    // Either half has every other point, and both have the ends: a fit is not asked for what lies beyond its points.
-    let mut predicted: Vec<Vec<f64>> = curves.iter().map(|curve| vec![f64::NAN; curve.points.len()]).collect();
-    for half in 0..2 {
-        let kept = |n: usize, last: usize| n % 2 == half || n == 0 || n == last;
-        let seen: Vec<Curve> = curves.iter().map(|curve| thinned(curve, &kept)).collect();
-        let (machine, _) = search(&seen, &told, threads, &mut step)?;
-        for (of, (curve, simulated)) in
-            predicted.iter_mut().zip(curves.iter().zip(simulate(&machine, curves, OPS.1, threads)?))
-        {
-            let last = curve.points.len() - 1;
-            (0..curve.points.len()).filter(|&n| !kept(n, last)).for_each(|n| of[n] = simulated[n]);
-        }
-    }
-    let (mut machine, least) = search(curves, &told, threads, &mut step)?;
-    // Until somebody measures them, writes are as reads, and reads as writes.
-    let drives = &mut machine.drives;
-    if !told.writes {
-        (drives.write_us, drives.write_gbytes) = (drives.read_us, Some(drives.bus_gbytes));
-    } else if !told.reads {
-        (drives.read_us, drives.bus_gbytes) = (drives.write_us, drives.write_gbytes.unwrap_or(drives.bus_gbytes));
-    }
-    let constants = ranges(&machine, least, curves, &told, threads)?;
-    step();
-    let simulated = simulate(&machine, curves, OPS.1, threads)?;
-    machine.learned = Some(learned(curves, &told, &constants, &predicted));
-    Ok(Fitted { machine, constants, simulated, predicted })
-}
-
-fn thinned(curve: &Curve, kept: &dyn Fn(usize, usize) -> bool) -> Curve {
-    let last = curve.points.len() - 1;
-    let points = curve.points.iter().enumerate().filter(|(n, _)| kept(*n, last)).map(|(_, point)| *point).collect();
-    Curve { points, ..curve.clone() }
 }
 
 /// The errors that a change of a constant may add before the results speak against it.
 const ADDED: f64 = 0.01;
 /// A constant that may change by this factor to both sides is not determined.
-const WIDEST: f64 = 4.0;
+pub(super) const WIDEST: f64 = 4.0;
 
-fn ranges(
+pub(super) fn ranges(
     machine: &Machine,
     least: f64,
     curves: &[Curve],
@@ -415,36 +364,4 @@ fn ranges(
         constants.push(Constant { name: parameter.name, value, range: (ends[0], ends[1]) });
     }
     Ok(constants)
-}
-
-fn learned(curves: &[Curve], told: &Told, constants: &[Constant], predicted: &[Vec<f64>]) -> Learned {
-    let mut bytes: Vec<u64> = curves.iter().map(|curve| curve.bytes).collect();
-    bytes.sort_unstable();
-    bytes.dedup();
-    let mut write_percent: Vec<f64> = curves.iter().map(|curve| curve.write_percent).collect();
-    write_percent.sort_by(f64::total_cmp);
-    write_percent.dedup();
-    let pairs = curves.iter().zip(predicted).flat_map(|(curve, predicted)| curve.points.iter().zip(predicted));
-    let ratios = pairs.filter(|(point, predicted)| predicted.is_finite() && point.uncertain <= UNCERTAIN);
-    let mut ratios: Vec<f64> = ratios.map(|(point, predicted)| rounded(point.iops / predicted)).collect();
-    ratios.sort_by(f64::total_cmp);
-    let mut undetermined = told.undetermined(curves);
-    let loose = |c: &&Constant| c.range.1 / c.value >= WIDEST * 0.99 && c.value / c.range.0 >= WIDEST * 0.99;
-    for constant in constants.iter().filter(loose) {
-        undetermined.push(format!("{}: a fourth of it and four times it fit alike", constant.name));
-    }
-    Learned {
-        from: curves.iter().map(|curve| curve.name.clone()).collect(),
-        bytes,
-        write_percent,
-        ops_in_flight: curves
-            .iter()
-            .flat_map(|curve| curve.points.iter().map(|point| curve.in_flight(point.depth)))
-            .max()
-            .unwrap_or(0),
-        ratios,
-        ranges: constants.iter().map(|c| (c.name.to_string(), c.range)).collect::<BTreeMap<_, _>>(),
-        undetermined,
-        changed: None,
-    }
 }
