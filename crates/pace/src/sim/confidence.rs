@@ -141,7 +141,7 @@ impl Confidence {
 
 /// The factor by which a figure may be wrong, to both sides, and the probability that it is not by more. None if these
 /// ratios of measured to simulated throughput are too few.
-pub(super) fn factor(ratios: &[f64]) -> Option<(f64, f64)> {
+fn factor(ratios: &[f64]) -> Option<(f64, f64)> {
     let (score, coverage) = score(ratios.iter().map(|ratio| ratio.ln().abs()).collect())?;
     Some((score.exp(), coverage))
 }

@@ -84,7 +84,8 @@ pub struct KnownCurve {
 impl KnownCurve {
     fn points(&self) -> impl Iterator<Item = Known> {
         let KnownCurve { bytes, write_percent, jobs, drives, cores, ref points } = *self;
-        points.iter().map(move |&(ops, iops, uncertain, simulated_iops)| Known {
+        let comparable = points.iter().filter(|point| point.1 > 0.0 && point.3 > 0.0);
+        comparable.map(move |&(ops, iops, uncertain, simulated_iops)| Known {
             load: Load { bytes, write_percent, ops: ops as f64, jobs, drives, cores },
             error: (iops / simulated_iops).ln(),
             variance: variance(uncertain),

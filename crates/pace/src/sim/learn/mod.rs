@@ -82,7 +82,7 @@ impl Learned {
                 let gbps = simulated_gbps * expected.log.exp();
                 let rows = self.scores.len();
                 let Some((factor, coverage)) = self.factor(expected) else {
-                    let confidence = interval(KIND, &[], gbps);
+                    let confidence = interval(KIND, &self.scores, gbps);
                     return Trusted { gbps, confidence };
                 };
                 let (low_gbps, high_gbps) = (gbps / factor, gbps * factor);
