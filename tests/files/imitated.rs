@@ -445,6 +445,51 @@ fn ior_finds_damaged_data_when_it_is_told_to_look() {
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
 }
 
+/// The table of IOR 3.3 and later: IOPS are transfers by their time, and the latency is that of a transfer.
+#[test]
+fn the_columns_of_ior_agree_with_each_other() {
+    if !has_program("python3") {
+        return;
+    }
+    let place = directory();
+    let output = compat(place.path(), "ior", "-w -r -i 2 -t 64k -b 3200k -o f");
+    let text = stdout(&output);
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let names = "access bw(MiB/s) IOPS Latency(s) block(KiB) xfer(KiB) open(s) wr/rd(s) close(s) total(s) iter";
+    assert!(rows.iter().any(|row| row.join(" ") == names), "{text}");
+    let figures = |kind: &str| -> Vec<Vec<f64>> {
+        let rows = rows.iter().filter(|row| row.first() == Some(&kind));
+        rows.map(|row| row[1..].iter().map(|cell| cell.parse().unwrap_or(f64::NAN)).collect()).collect()
+    };
+    for row in ["write", "read"].into_iter().flat_map(figures) {
+        let [bandwidth, iops, latency, block, transfer, open, moving, close, total, _] = row[..] else {
+            panic!("{row:?}")
+        };
+        let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.05;
+        assert_eq!((block, transfer), (3200.0, 64.0));
+        assert!(near(iops * moving, 50.0) && near(bandwidth * total, 3.125), "{row:?}");
+        assert!((latency - 1.0 / iops).abs() < 2e-6 && total <= open + moving + close + 0.001, "{row:?}");
+    }
+    let removed = figures("remove");
+    assert!(removed.len() == 2 && removed[0].len() == 10 && removed[0][8] >= 0.0, "{text}");
+}
+
+/// A check alone has no figures: its JSON is whole, and has none.
+#[test]
+fn a_check_alone_of_ior_prints_a_table_without_lines() {
+    if !has_program("python3") {
+        return;
+    }
+    let place = directory();
+    assert!(compat(place.path(), "ior", "-w -W -k -t 64k -b 256k -o f").status.success());
+    let output = compat(place.path(), "ior", "-W -k -t 64k -b 256k -o f -O summaryFormat=JSON");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(json(&output)["tests"][0]["Results"], serde_json::json!([]));
+    let output = compat(place.path(), "ior", "-W -t 64k -b 256k -o f");
+    assert!(stdout(&output).contains("wr/rd(s)") && stdout(&output).contains("Finished"), "{}", stdout(&output));
+    assert!(!place.path().join("f").exists(), "without -k the file is removed");
+}
+
 /// A script has a test for each RUN, with the directives up to there; -m has a file for each repetition.
 #[test]
 fn a_script_of_ior_has_a_test_for_each_run() {
