@@ -864,3 +864,58 @@ fn a_job_that_cannot_start_holds_up_and_ends_no_other() {
         (Some(i64::from(EISDIR)), Some(16))
     );
 }
+
+/// fio 3.33 ends with status 1 and error 110 at the first slow request, and says which target it missed.
+#[test]
+fn a_latency_that_is_too_long_ends_the_job() {
+    let directory = directory();
+    let job = ["--name=j", "--filename=data", "--size=1m", "--rw=read", "--iodepth=8", "--output-format=json"];
+    for engine in ["psync", "libaio"] {
+        for goal in [
+            &["--max_latency=1"][..],
+            &["--max_latency=1,100s"],
+            &["--latency_target=1"],
+            &["--latency_target=1", "--latency_run=1", "--latency_window=1h"],
+        ] {
+            // Nothing reads a mebibyte in a microsecond.
+            let arguments = [&job[..], &["--bs=1m", "--ioengine", engine], goal].concat();
+            let output = fio(directory.path(), &arguments);
+            assert_eq!(output.status.code(), Some(1), "{goal:?}: {}", stdout(&output));
+            let job = &json(&output)["jobs"][0];
+            assert_eq!((&job["error"], &job["read"]["total_ios"]), (&110.into(), &1.into()), "{goal:?}");
+            if goal[0].starts_with("--latency_target") {
+                assert_eq!((&job["latency_target"], &job["latency_depth"]), (&1000.into(), &1.into()), "{goal:?}");
+            }
+        }
+        let other =
+            fio(directory.path(), &[&job[..], &["--bs=1m", "--ioengine", engine, "--max_latency=100s,1"]].concat());
+        assert!(other.status.success(), "the limit is that of writes: {}", stderr(&other));
+    }
+}
+
+/// fio looks for the descriptors of files that these engines do not open, and dies; its JSON has the error.
+#[test]
+fn an_engine_without_files_reads_none_in() {
+    let directory = directory();
+    for engine in ["null", "filestat", "filedelete"] {
+        let jobs = ["--name=j", "--ioengine", engine, "--filesize=4k", "--pre_read=1", "--name=k"];
+        let output =
+            fio(directory.path(), &[&jobs[..], &["--ioengine=null", "--size=4k", "--output-format=json"]].concat());
+        assert_eq!(output.status.code(), Some(1), "{engine}: {}", stderr(&output));
+        let jobs = json(&output);
+        assert_eq!((&jobs["jobs"][0]["error"], &jobs["jobs"][1]["error"]), (&9.into(), &0.into()), "{engine}");
+    }
+    let exec = ["--name=j", "--ioengine=exec", "--program=/bin/true", "--pre_read=1"];
+    assert!(fio(directory.path(), &exec).status.success());
+    let output = succeed(directory.path(), &["run", "--name=j", "--ioengine=null", "--size=4k", "--pre_read=1"]);
+    assert!(stderr(&output).contains("pre_read has no effect"), "{}", stderr(&output));
+}
+
+#[test]
+fn options_have_their_names_of_fio_in_the_report() {
+    let directory = directory();
+    let both = ["--allrandrepeat=0", "--randrepeat=1", "--output-format=json"];
+    let output = fio(directory.path(), &[&NULL[..], &both].concat());
+    let options = &json(&output)["jobs"][0]["job options"];
+    assert_eq!((&options["allrandrepeat"], &options["randrepeat"]), (&"0".into(), &"1".into()), "{options}");
+}

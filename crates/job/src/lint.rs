@@ -109,6 +109,10 @@ fn clones(draft: &mut Draft) {
 }
 
 fn files(draft: &mut Draft) {
+    if draft.job.files.pre_read && engines::find(&draft.job.engine).is_some_and(|engine| engine.diskless) {
+        let engine = &draft.job.engine;
+        draft.warn_at("pre_read", format!("pre_read has no effect: the engine {engine} opens no file"));
+    }
     if !draft.job.files.names.is_empty() && draft.is_set("nrfiles") {
         draft.warn_at("nrfiles", "nrfiles has no effect with filename: the files are those that filename lists");
     }

@@ -93,7 +93,7 @@ fn every_option_that_fio_knows_is_known_here() {
 }
 
 /// Options with another default than in fio 3.33. `verify_state_save` has fio's only where the program is called `fio`:
-/// `plimsoll run` leaves no state files behind that nobody asked for. `allrandrepeat` is another name of
+/// `plimsoll run` leaves no state files behind that nobody asked for. `allrandrepeat` is the same as
 /// `randrepeat`, as in fio since 3.35. Without `random_generator`, fio goes from `tausworthe` to `tausworthe64` itself
 /// where the files have more than 2^32 blocks; here the default has 64 bits throughout.
 const OTHER_DEFAULTS: [&str; 3] = ["verify_state_save", "allrandrepeat", "random_generator"];

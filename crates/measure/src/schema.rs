@@ -149,7 +149,7 @@ pub struct JobResult {
     pub cpu: CpuUsage,
     /// The queue depths that the job really reached.
     pub depth: DepthDistribution,
-    /// Of `latency_target`: the depth that the job settled on.
+    /// Of `latency_target`: the depth that it found.
     pub latency_target: Option<LatencyTarget>,
     /// Counts over time, in intervals of `interval_ns` nanoseconds.
     pub intervals: Vec<Interval>,
@@ -518,7 +518,7 @@ mod as_u64 {
 /// The outcome of `latency_target`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatencyTarget {
-    /// The depth that the job settled on.
+    /// The largest depth that met the target; 0 if none did.
     pub depth: u32,
     /// The target in nanoseconds.
     pub target_ns: u64,

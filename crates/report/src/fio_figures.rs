@@ -92,10 +92,10 @@ pub(crate) fn cpu_percent(job: &JobResult) -> (f64, f64) {
     (percent(job.cpu.user_ns), percent(job.cpu.system_ns))
 }
 
-/// `latency_target` and its depth; without one, the depth that the job asked for.
+/// `latency_target` and its depth, which is 1 if none met the target; without one, the depth that the job asked for.
 pub(crate) fn latency_target(job: &JobResult) -> LatencyTarget {
     let none = LatencyTarget { depth: job.facts.iodepth, target_ns: 0, window_ns: 0, percentile: 100.0 };
-    job.latency_target.unwrap_or(none)
+    job.latency_target.map_or(none, |target| LatencyTarget { depth: target.depth.max(1), ..target })
 }
 
 /// The I/O priorities that ops had; none if all ops had the same.

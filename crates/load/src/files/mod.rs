@@ -117,6 +117,18 @@ impl EntryKind {
     }
 }
 
+/// As in fio, a job that reads its files in (`pre_read`) fails if its engine does not open them.
+fn refuse_to_read_in(job: &Job, paths: &[String]) -> Result<(), Error> {
+    let opens_none = |engine: &job::engines::EngineSpec| engine.diskless && !engine.to_peer && !engine.without_data;
+    if !(job.errors.as_fio && job.files.pre_read && job::engines::find(&job.engine).is_some_and(opens_none)) {
+        return Ok(());
+    }
+    let hint = format!("pre_read=1 reads files, and the engine {} opens none: leave it out", job.engine);
+    let closed = std::io::Error::from_raw_os_error(libc::EBADF);
+    let path = paths.first().map_or("", String::as_str);
+    Err(Error { source: Some(closed), ..Error::usage("cannot read in", path, hint) })
+}
+
 /// Facts by which the verdicts judge whether reads of the files have to go to the storage at all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CacheFacts {
@@ -143,6 +155,7 @@ impl Target {
             None => names(job, clone)?,
         };
         let host = matches!(context.backing, Backing::Host);
+        refuse_to_read_in(job, &paths)?;
         if host {
             make_directories(&paths, job)?;
         }

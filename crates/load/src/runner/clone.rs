@@ -251,7 +251,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         result.facts.notes.push(error.to_string());
     }
     if let Some(goal) = goal {
-        result.latency_target = goal.outcome();
+        result.latency_target = Some(goal.outcome());
         if goal.is_hopeless() && outcome.is_ok() {
             let late = std::io::Error::from_raw_os_error(libc::ETIMEDOUT);
             outcome = Err(Error::system("latency_target is missed even with one op in flight,", &job.name, late));

@@ -658,7 +658,7 @@ impl<T: Traffic> Generator<'_, T> {
         };
         self.gear.free.push(slot);
         if let Some(goal) = &mut self.gear.goal
-            && goal.completed(times.completed - times.created, state.now)
+            && goal.completed(times.created, times.completed)
         {
             state.end = Some(End::Done);
         }

@@ -183,7 +183,8 @@ fn findings(job: &JobResult) -> String {
     }
     if let Some(target) = job.latency_target {
         let (time, percentile) = (nanoseconds(target.target_ns as f64), plain(target.percentile));
-        let _ = writeln!(out, "  target {time} at the {percentile}th percentile: depth {}", target.depth);
+        let found = if target.depth > 0 { format!("depth {}", target.depth) } else { "met at no depth".into() };
+        let _ = writeln!(out, "  target {time} at the {percentile}th percentile: {found}");
     }
     for note in &job.facts.notes {
         let _ = writeln!(out, "  note   {note}");
