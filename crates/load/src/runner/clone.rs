@@ -8,7 +8,7 @@ use job::engines::EngineSpec;
 use job::job::{Amount, FileLock, MemoryKind, MemoryPolicy, OpenSync};
 use measure::PerDirection;
 use measure::figures::ByteUnits;
-use measure::schema::{Ended, Facts, JobError, JobResult, Reporting, Unified, Verified};
+use measure::schema::{CpuUsage, Ended, Facts, JobError, JobResult, Reporting, Unified, Verified};
 use sys::buffer::Memory;
 use sys::clock::{Clock, monotonic_ns, realtime_ns, sleep_until_ns};
 use sys::process;
@@ -29,7 +29,7 @@ use super::timing::{Minimum, Timing};
 use super::traffic::Traffic;
 use super::zones::Tables;
 use crate::Error;
-use crate::engine::{Locked, Maker, Offload, Paced, Setup, Slot, Slots, Told, without_thread_and_locks};
+use crate::engine::{Engine, Locked, Maker, Offload, Paced, Setup, Slot, Slots, Told, without_thread_and_locks};
 use crate::files::Target;
 use crate::machine::cpu_usage;
 
@@ -120,7 +120,7 @@ pub(super) fn run(orders: &Orders) -> Report {
 }
 
 fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64) -> Result<Report, Error> {
-    let Orders { job, maker, .. } = *orders;
+    let job = orders.job;
     place(job, orders.clone)?;
     sys::clock::precise_timers();
     if job.files.create_only {
@@ -129,86 +129,32 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     if let Some(command) = &job.process.before {
         commands::run(command, &job.name, "prerun")?;
     }
+    work(orders, target, facts, created_ns)
+}
 
+/// Sets up what the generator needs, runs it, and reports.
+fn work(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64) -> Result<Report, Error> {
+    let Orders { job, maker, .. } = *orders;
     let synchronous = is_synchronous(job, maker.spec);
     let depth = if synchronous { 1 } else { job.queue.depth.max(1) };
-    let largest = orders.largest_block;
-    let slot_bytes = usize::try_from(largest).unwrap_or(usize::MAX);
-    if u32::try_from(largest).is_err() {
-        return Err(Error::usage(
-            "bs is too large",
-            format!("in job {}", job.name),
-            "blocks up to 4 GiB are supported",
-        ));
-    }
-    let (slots, free) = buffers(job, depth, slot_bytes)?;
+    let (slots, free) = buffers(job, depth, slot_bytes(orders)?)?;
     let names: Vec<String> = target.names().map(str::to_owned).collect();
     let setup =
         Setup { job, slots: Arc::clone(&slots), depth, files: target.files(), names: &names, clone: orders.clone };
-    without_thread_and_locks(job, maker.spec)?;
-    let mut engine = if job.queue.offload { Offload::make(maker, &setup)? } else { maker.make(&setup)? };
-    if job.files.lock != FileLock::None && Access::of(maker.spec) == Access::Descriptors {
-        engine = Locked::make(engine, &setup)?;
-    }
-    if let Some(method) = &job.rate.pace {
-        engine = Paced::make(method, engine, &setup, orders.clock)?;
-    }
-    if job.reporting.tells_ops {
-        engine = Told::make(engine, &setup);
-    }
+    let mut engine = engine(orders, &setup)?;
     let zones = orders.tables.of_clone(job, orders.seat as u64, target)?;
     let source = Source::new(job, orders.clone, orders.seat as u32, target.extents(), zones)?;
-    facts.target_bytes = Some(target.extents().iter().map(|extent| extent.size).sum());
-    let cache = target.cache_facts();
-    // Data that are read back after having been written say nothing of the file before.
-    if job.rw.directions.read {
-        facts.cached_fraction = cache.cached_fraction;
-    }
-    // First writes allocate, and reads of bytes that were never written do not reach the storage.
-    facts.unwritten_fraction = cache.unwritten_fraction;
-    (facts.examined, facts.memory, facts.loop_device) = (true, cache.memory, cache.loop_device);
+    look_at_files(job, target, facts);
     let mut opened = Opened::new(target, Access::of(maker.spec), job);
     let opening_ns = monotonic_ns();
     opened.open_all(&mut *engine)?;
     let open_ns = monotonic_ns() - opening_ns;
-    let number = orders.seat + 1;
-    let logs = OpLogs::open(job, number, realtime_ns() / 1_000_000, synchronous)?.map(Box::new);
-
-    let rusage_at_start = Cell::new(cpu_usage());
+    let logs = OpLogs::open(job, orders.seat + 1, realtime_ns() / 1_000_000, synchronous)?.map(Box::new);
+    let cpu_at_start = Cell::new(cpu_usage());
     let recorder = Recorder::new(job, synchronous, orders.interval_ns, orders.interval_histograms);
-    let goal = job.rate.latency_target.map(|goal| DepthGoal::new(goal, depth));
-    let mut on_measured = || rusage_at_start.set(cpu_usage());
     let interval_ns = recorder.interval_ns();
-    let result_of = |recorded: Recorded, start_unix_ms: u64, verified: Option<Verified>| JobResult {
-        start_unix_ms,
-        runtime_ns: recorded.runtime_ns,
-        elapsed_ns: monotonic_ns() - created_ns,
-        open_ns,
-        directions: recorded.directions,
-        first_error: recorded.first_error,
-        sync: recorded.sync,
-        cpu: cpu_usage().since(&rusage_at_start.get()),
-        depth: recorded.depth,
-        intervals: recorded.intervals,
-        disturbances: recorded.disturbances,
-        backlog: recorded.backlog,
-        ramp: recorded.ramp,
-        is_window: recorded.is_window,
-        interval_ns,
-        verified,
-        ..blank(job, facts.clone())
-    };
-    let on_asked = |statement: Statement, recorded: Recorded, verified: Option<Verified>| {
-        let elapsed_ms = recorded.runtime_ns / 1_000_000;
-        statement.answer(&result_of(recorded, (realtime_ns() / 1_000_000).saturating_sub(elapsed_ms), verified));
-    };
     let slices = RefCell::new(Vec::new());
-    let on_slice = |depth: u32, recorded: Recorded| {
-        let (elapsed_ns, now_ms) = (recorded.runtime_ns, realtime_ns() / 1_000_000);
-        let result = result_of(recorded, now_ms.saturating_sub(elapsed_ns / 1_000_000), None);
-        let facts = Facts { iodepth: depth, ..result.facts };
-        slices.borrow_mut().push(JobResult { facts, elapsed_ns, open_ns: 0, ..result });
-    };
+    let account = Account { job, facts, created_ns, open_ns, interval_ns, cpu_at_start, slices };
     let gear = Gear {
         job,
         engine,
@@ -220,7 +166,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         share: job.rate.flow.map(|flow| Share::new(orders.seats, orders.seat, flow.sleep_ns, orders.flow)),
         minimum: Minimum::new(job),
         recorder,
-        goal,
+        goal: job.rate.latency_target.map(|goal| DepthGoal::new(goal, depth)),
         priorities: Priorities::new(job, job.clone_seed(orders.clone)),
         logs,
         recording: Recording::open(job, orders.clone, &names)?,
@@ -228,10 +174,10 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         seat: orders.seats.seat(orders.seat),
         stop_all: orders.seats.stop_word(),
         statement: orders.statement,
-        on_asked: &on_asked,
-        on_measured: &mut on_measured,
+        on_asked: &|statement, recorded, verified| account.answer(statement, recorded, verified),
+        on_measured: &mut || account.cpu_at_start.set(cpu_usage()),
         windowed: None,
-        on_slice: &on_slice,
+        on_slice: &|depth, recorded| account.note_slice(depth, recorded),
     };
     let measured = match source {
         Source::Plain(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
@@ -240,32 +186,130 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         Source::Replay(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
         Source::Pulses(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
     };
-    let Measured { start_unix_ms, closed_ns, recorded, mut outcome, goal, verified, zone_resets } = measured;
-    let mut result = result_of(recorded, start_unix_ms, verified);
-    result.slices = slices.take();
-    (result.zone_resets, result.closed_ns) = (zone_resets, closed_ns);
-    // As in fio, the job has done its work when this command fails.
-    if let Some(error) =
-        job.process.after.as_ref().and_then(|command| commands::run(command, &job.name, "postrun").err())
-    {
-        result.facts.notes.push(error.to_string());
+    Ok(account.close(measured))
+}
+
+/// Bytes of a buffer: those of the largest block.
+fn slot_bytes(orders: &Orders) -> Result<usize, Error> {
+    if u32::try_from(orders.largest_block).is_err() {
+        let place = format!("in job {}", orders.job.name);
+        return Err(Error::usage("bs is too large", place, "blocks up to 4 GiB are supported"));
     }
-    if let Some(goal) = goal {
-        result.latency_target = Some(goal.outcome());
-        if goal.is_hopeless() && outcome.is_ok() {
-            let late = std::io::Error::from_raw_os_error(libc::ETIMEDOUT);
-            outcome = Err(Error::system("latency_target is missed even with one op in flight,", &job.name, late));
+    Ok(usize::try_from(orders.largest_block).unwrap_or(usize::MAX))
+}
+
+/// The engine of the job, in the layers that the job asks for.
+fn engine(orders: &Orders, setup: &Setup) -> Result<Box<dyn Engine>, Error> {
+    let Orders { job, maker, .. } = *orders;
+    without_thread_and_locks(job, maker.spec)?;
+    let mut engine = if job.queue.offload { Offload::make(maker, setup)? } else { maker.make(setup)? };
+    if job.files.lock != FileLock::None && Access::of(maker.spec) == Access::Descriptors {
+        engine = Locked::make(engine, setup)?;
+    }
+    if let Some(method) = &job.rate.pace {
+        engine = Paced::make(method, engine, setup, orders.clock)?;
+    }
+    if job.reporting.tells_ops {
+        engine = Told::make(engine, setup);
+    }
+    Ok(engine)
+}
+
+/// The facts about the files before the first op.
+fn look_at_files(job: &Job, target: &Target, facts: &mut Facts) {
+    facts.target_bytes = Some(target.extents().iter().map(|extent| extent.size).sum());
+    let cache = target.cache_facts();
+    // Data that are read back after having been written say nothing of the file before.
+    if job.rw.directions.read {
+        facts.cached_fraction = cache.cached_fraction;
+    }
+    // First writes allocate, and reads of bytes that were never written do not reach the storage.
+    facts.unwritten_fraction = cache.unwritten_fraction;
+    (facts.examined, facts.memory, facts.loop_device) = (true, cache.memory, cache.loop_device);
+}
+
+/// What turns the measurements of a clone into results.
+struct Account<'a> {
+    job: &'a Job,
+    facts: &'a Facts,
+    created_ns: u64,
+    open_ns: u64,
+    interval_ns: u64,
+    /// The use of processors before the measured part.
+    cpu_at_start: Cell<CpuUsage>,
+    /// The results of the slices or turns that are over.
+    slices: RefCell<Vec<JobResult>>,
+}
+
+impl Account<'_> {
+    fn result(&self, recorded: Recorded, start_unix_ms: u64, verified: Option<Verified>) -> JobResult {
+        JobResult {
+            start_unix_ms,
+            runtime_ns: recorded.runtime_ns,
+            elapsed_ns: monotonic_ns() - self.created_ns,
+            open_ns: self.open_ns,
+            directions: recorded.directions,
+            first_error: recorded.first_error,
+            sync: recorded.sync,
+            cpu: cpu_usage().since(&self.cpu_at_start.get()),
+            depth: recorded.depth,
+            intervals: recorded.intervals,
+            disturbances: recorded.disturbances,
+            backlog: recorded.backlog,
+            ramp: recorded.ramp,
+            is_window: recorded.is_window,
+            interval_ns: self.interval_ns,
+            verified,
+            ..blank(self.job, self.facts.clone())
         }
     }
-    let ended = match outcome {
-        Ok(End::Stopped) => Ended::Interrupted,
-        Ok(End::Done | End::TimeOver) => Ended::Complete,
-        Err(error) => {
-            result.error = Some(JobError { errno: error.errno(), message: error.to_string() });
-            Ended::Failed
+
+    /// The result of a clone that goes on.
+    fn so_far(&self, recorded: Recorded, verified: Option<Verified>) -> JobResult {
+        let (elapsed_ms, now_ms) = (recorded.runtime_ns / 1_000_000, realtime_ns() / 1_000_000);
+        self.result(recorded, now_ms.saturating_sub(elapsed_ms), verified)
+    }
+
+    fn answer(&self, statement: Statement, recorded: Recorded, verified: Option<Verified>) {
+        statement.answer(&self.so_far(recorded, verified));
+    }
+
+    fn note_slice(&self, depth: u32, recorded: Recorded) {
+        let elapsed_ns = recorded.runtime_ns;
+        let result = self.so_far(recorded, None);
+        let facts = Facts { iodepth: depth, ..result.facts };
+        self.slices.borrow_mut().push(JobResult { facts, elapsed_ns, open_ns: 0, ..result });
+    }
+
+    /// The report of the clone, after its generator has ended.
+    fn close(self, measured: Measured) -> Report {
+        let job = self.job;
+        let Measured { start_unix_ms, closed_ns, recorded, mut outcome, goal, verified, zone_resets } = measured;
+        let mut result = self.result(recorded, start_unix_ms, verified);
+        result.slices = self.slices.take();
+        (result.zone_resets, result.closed_ns) = (zone_resets, closed_ns);
+        // As in fio, the job has done its work when this command fails.
+        let after = job.process.after.as_ref();
+        if let Some(error) = after.and_then(|command| commands::run(command, &job.name, "postrun").err()) {
+            result.facts.notes.push(error.to_string());
         }
-    };
-    Ok(Report { result, ended })
+        if let Some(goal) = goal {
+            result.latency_target = Some(goal.outcome());
+            if goal.is_hopeless() && outcome.is_ok() {
+                let late = std::io::Error::from_raw_os_error(libc::ETIMEDOUT);
+                outcome = Err(Error::system("latency_target is missed even with one op in flight,", &job.name, late));
+            }
+        }
+        let ended = match outcome {
+            Ok(End::Stopped) => Ended::Interrupted,
+            Ok(End::Done | End::TimeOver) => Ended::Complete,
+            Err(error) => {
+                result.error = Some(JobError { errno: error.errno(), message: error.to_string() });
+                Ended::Failed
+            }
+        };
+        Report { result, ended }
+    }
 }
 
 /// The numbers and the outcome that the generator leaves.
