@@ -58,18 +58,10 @@ enum Stand<'scope> {
 
 /// Runs a plan: see [`crate::run()`].
 pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error> {
-    let started_ns = monotonic_ns();
-    let started_unix_ms = realtime_ns() / 1_000_000;
+    let (started_ns, started_unix_ms) = (monotonic_ns(), realtime_ns() / 1_000_000);
     let makers = plan.jobs.iter().map(|job| Maker::find(&job.engine)).collect::<Result<Vec<_>, _>>()?;
     let mut failures = Failures::new(control.clones_fail_alone);
-    let mut logs = Vec::with_capacity(plan.jobs.len());
-    for (job, seats) in plan.jobs.iter().zip(seats_of(plan)) {
-        logs.push(match job.iolog.is_replay().then(|| survey(job)) {
-            Some(Err(error)) => failures.of_all(seats, error).map(|()| None)?,
-            Some(Ok(log)) => Some(log),
-            None => None,
-        });
-    }
+    let logs = replayed_logs(plan, &mut failures)?;
     let mut plan = with_directions_of(&logs, plan);
     draw_seeds(&mut plan);
     let plan = &plan;
@@ -77,68 +69,24 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     sources::find_states(plan, &places(plan), &mut failures)?;
     trial::trial(plan, &makers, &mut failures)?;
     let clock = clock_for(plan);
-    if makers.iter().any(|maker| ["nvme_tcp", "nvme_rdma"].contains(&maker.spec.name)) {
-        // Before there are clones, which would all measure it at once.
-        sys::wake::cost_ns();
-    }
-    let stopped = Arc::clone(&control.stop);
-    let may_be_shared = |job: &Job| !job.files.names.is_empty() || job.files.opendir.is_some();
-    if let Some(peers) = control.peers.as_deref_mut()
-        && plan.jobs.iter().any(may_be_shared)
-    {
-        peers::await_turn(peers, &stopped);
-    }
-    let clones = match prepare(plan, &logs, &makers, control, &mut failures) {
-        Ok(clones) => clones,
-        // The run was stopped while files were made: the files are removed, and the result says that nothing ran.
-        Err(_) if stopped.load(Relaxed) => Vec::new(),
-        Err(error) => return Err(error),
-    };
+    measure_wake(&makers);
+    let clones = prepare_in_turn(plan, &logs, &makers, control, &mut failures)?;
     let tables = look_at_zones(plan, &clones, &mut failures)?;
     refuse_shared(plan, &makers, &clones)?;
     if let Some(peers) = control.peers.as_deref_mut() {
         // If it never opens, `stop` is set, and no clone is started.
-        peers::wait(peers, Stage::LaidOut, &stopped, &mut |_| {});
+        peers::wait(peers, Stage::LaidOut, &control.stop, &mut |_| {});
     }
-    let no_memory = |error| Error::system("cannot share memory", "", error);
     let seats = Seats::new(clones.len()).map_err(no_memory)?;
-    // Each clone takes a descriptor. Where no interval is asked for, they are not worth a failure.
-    const ON_REQUEST: usize = 256;
-    let wants_statements =
-        control.status.as_ref().is_some_and(|(interval_ns, _)| *interval_ns != u64::MAX || clones.len() <= ON_REQUEST);
-    let statements = wants_statements
-        .then(|| Statements::new(clones.len()))
-        .transpose()
-        .map_err(|error| no_memory(error).hint("--status-interval takes a descriptor for each clone: ulimit -n"))?;
-
-    let flows = flows(plan, &clones);
+    let statements = statements(control, clones.len())?;
     let (disks, storage) = watch_disks(plan, &makers, &clones);
-    let places = places(plan);
-    let describe = |results: Vec<JobResult>, ended: Ended| {
-        let mut result = RunResult {
-            provenance: provenance(&clock, started_unix_ms),
-            global_options: plan.global_options.clone(),
-            jobs: merge(plan, &places, results),
-            disks: disks.so_far(),
-            storage: storage.clone(),
-            verdicts: Vec::new(),
-            checks: Vec::new(),
-            ended,
-            remaining_ns: None,
-            taken_unix_ms: Some(realtime_ns() / 1_000_000),
-            hosts: None,
-        };
-        for job in &mut result.jobs {
-            job.judge();
-        }
-        let judged = verdict::for_run(&result);
-        (result.verdicts, result.checks) = (judged.verdicts, judged.checks);
-        result
-    };
+    let account = Account { plan, places: places(plan), clock, started_unix_ms, disks, storage };
     if clones.is_empty() {
-        let untouched = places.iter().map(|&(job, _)| clone::untouched(&plan.jobs[job], makers[job].spec));
-        return Ok(describe(untouched.collect(), Ended::Interrupted));
+        let untouched = account.places.iter().map(|&(job, _)| clone::untouched(&plan.jobs[job], makers[job].spec));
+        return Ok(account.describe(untouched.collect(), Ended::Interrupted));
     }
+    let flows = flows(plan, &clones);
+    let describe = |results, ended| account.describe(results, ended);
     let mut reports = std::thread::scope(|scope| {
         let mut schedule = Schedule {
             plan,
@@ -164,25 +112,119 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
         schedule.end_failed(&mut failures);
         schedule.run(control, scope)
     });
+    finish_targets(clones, &mut reports);
+    let ended = ended(&reports, control.stop.load(Relaxed));
+    Ok(account.describe(reports.into_iter().map(|report| report.result).collect(), ended))
+}
 
-    // Every clone has ended. Each target removes the files that it made or was asked to remove, however its clone
-    // ended.
-    for (clone, report) in clones.into_iter().zip(&mut reports) {
+/// Measures the cost of a wake-up for the engines that need it, before there are clones, which would all measure it at
+/// once.
+fn measure_wake(makers: &[Maker]) {
+    if makers.iter().any(|maker| ["nvme_tcp", "nvme_rdma"].contains(&maker.spec.name)) {
+        sys::wake::cost_ns();
+    }
+}
+
+/// What the logs hold that jobs replay; None for the other jobs.
+fn replayed_logs(plan: &Plan, failures: &mut Failures) -> Result<Vec<Option<Summary>>, Error> {
+    let mut logs = Vec::with_capacity(plan.jobs.len());
+    for (job, seats) in plan.jobs.iter().zip(seats_of(plan)) {
+        logs.push(match job.iolog.is_replay().then(|| survey(job)) {
+            Some(Err(error)) => failures.of_all(seats, error).map(|()| None)?,
+            Some(Ok(log)) => Some(log),
+            None => None,
+        });
+    }
+    Ok(logs)
+}
+
+/// The clones with their files, which peers that share them make first; none if the run was stopped meanwhile.
+fn prepare_in_turn(
+    plan: &Plan,
+    logs: &[Option<Summary>],
+    makers: &[Maker],
+    control: &mut Control,
+    failures: &mut Failures,
+) -> Result<Vec<Clone>, Error> {
+    let stopped = Arc::clone(&control.stop);
+    let may_be_shared = |job: &Job| !job.files.names.is_empty() || job.files.opendir.is_some();
+    if let Some(peers) = control.peers.as_deref_mut()
+        && plan.jobs.iter().any(may_be_shared)
+    {
+        peers::await_turn(peers, &stopped);
+    }
+    match prepare(plan, logs, makers, control, failures) {
+        // The run was stopped while files were made: the files are removed, and the result says that nothing ran.
+        Err(_) if stopped.load(Relaxed) => Ok(Vec::new()),
+        prepared => prepared,
+    }
+}
+
+fn no_memory(error: std::io::Error) -> Error {
+    Error::system("cannot share memory", "", error)
+}
+
+/// The place for statements of running clones, if the caller may ask for them.
+fn statements(control: &Control, clones: usize) -> Result<Option<Statements>, Error> {
+    // Each clone takes a descriptor. Where no interval is asked for, they are not worth a failure.
+    const ON_REQUEST: usize = 256;
+    let wanted =
+        control.status.as_ref().is_some_and(|(interval_ns, _)| *interval_ns != u64::MAX || clones <= ON_REQUEST);
+    let hint = "--status-interval takes a descriptor for each clone: ulimit -n";
+    wanted.then(|| Statements::new(clones)).transpose().map_err(|error| no_memory(error).hint(hint))
+}
+
+/// What turns the results of clones into the result of the run.
+struct Account<'a> {
+    plan: &'a Plan,
+    places: Vec<(usize, u32)>,
+    clock: Clock,
+    started_unix_ms: u64,
+    disks: DiskWatch,
+    storage: Storage,
+}
+
+impl Account<'_> {
+    fn describe(&self, results: Vec<JobResult>, ended: Ended) -> RunResult {
+        let mut result = RunResult {
+            provenance: provenance(&self.clock, self.started_unix_ms),
+            global_options: self.plan.global_options.clone(),
+            jobs: merge(self.plan, &self.places, results),
+            disks: self.disks.so_far(),
+            storage: self.storage.clone(),
+            verdicts: Vec::new(),
+            checks: Vec::new(),
+            ended,
+            remaining_ns: None,
+            taken_unix_ms: Some(realtime_ns() / 1_000_000),
+            hosts: None,
+        };
+        for job in &mut result.jobs {
+            job.judge();
+        }
+        let judged = verdict::for_run(&result);
+        (result.verdicts, result.checks) = (judged.verdicts, judged.checks);
+        result
+    }
+}
+
+/// Each target removes the files that it made or was asked to remove, however its clone ended.
+fn finish_targets(clones: Vec<Clone>, reports: &mut [Report]) {
+    for (clone, report) in clones.into_iter().zip(reports) {
         let target = clone.target.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = target.finish() {
             report.fail(&error);
         }
     }
-    let mut ended = Ended::Complete;
-    for report in &reports {
-        ended = match (ended, report.ended) {
-            (Ended::Failed, _) | (_, Ended::Failed) => Ended::Failed,
-            (Ended::Interrupted, _) => Ended::Interrupted,
-            _ if control.stop.load(Relaxed) => Ended::Interrupted,
-            _ => ended,
-        };
+}
+
+/// The end of the run: a failure goes before an interruption. A clone that another job ended (`exitall`) is neither.
+fn ended(reports: &[Report], is_stopped: bool) -> Ended {
+    match () {
+        () if reports.iter().any(|report| report.ended == Ended::Failed) => Ended::Failed,
+        () if is_stopped => Ended::Interrupted,
+        () => Ended::Complete,
     }
-    Ok(describe(reports.into_iter().map(|report| report.result).collect(), ended))
 }
 
 /// For each job, the seats and weights of all clones with its `flow_id`; empty for jobs without `flow`.
