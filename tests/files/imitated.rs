@@ -467,8 +467,9 @@ fn the_columns_of_ior_agree_with_each_other() {
         };
         let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.05;
         assert_eq!((block, transfer), (3200.0, 64.0));
-        assert!(near(iops * moving, 50.0) && near(bandwidth * total, 3.125), "{row:?}");
-        assert!((latency - 1.0 / iops).abs() < 2e-6 && total <= open + moving + close + 0.001, "{row:?}");
+        // Two tasks, with 50 transfers each.
+        assert!(near(iops * moving, 100.0) && near(bandwidth * total, 6.25), "{row:?}");
+        assert!((latency - 2.0 / iops).abs() < 2e-6 && total <= open + moving + close + 0.001, "{row:?}");
     }
     let removed = figures("remove");
     assert!(removed.len() == 2 && removed[0].len() == 10 && removed[0][8] >= 0.0, "{text}");
