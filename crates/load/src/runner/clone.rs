@@ -228,7 +228,7 @@ fn look_at_files(job: &Job, target: &Target, facts: &mut Facts) {
     (facts.examined, facts.memory, facts.loop_device) = (true, cache.memory, cache.loop_device);
 }
 
-/// What turns the measurements of a clone into results.
+/// The facts that turn the measurements of a clone into results.
 struct Account<'a> {
     job: &'a Job,
     facts: &'a Facts,

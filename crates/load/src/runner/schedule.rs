@@ -125,7 +125,7 @@ fn measure_wake(makers: &[Maker]) {
     }
 }
 
-/// What the logs hold that jobs replay; None for the other jobs.
+/// The contents of the logs that jobs replay; None for the other jobs.
 fn replayed_logs(plan: &Plan, failures: &mut Failures) -> Result<Vec<Option<Summary>>, Error> {
     let mut logs = Vec::with_capacity(plan.jobs.len());
     for (job, seats) in plan.jobs.iter().zip(seats_of(plan)) {
@@ -174,7 +174,7 @@ fn statements(control: &Control, clones: usize) -> Result<Option<Statements>, Er
     wanted.then(|| Statements::new(clones)).transpose().map_err(|error| no_memory(error).hint(hint))
 }
 
-/// What turns the results of clones into the result of the run.
+/// The facts that turn the results of clones into the result of the run.
 struct Account<'a> {
     plan: &'a Plan,
     places: Vec<(usize, u32)>,
