@@ -50,7 +50,7 @@ pub struct Draft {
     pub(super) own: bool,
     /// File and line of the section's heading.
     pub(super) section: Place,
-    /// See [`Imposed::lenient`].
+    /// As [`Imposed::lenient`](super::Imposed::lenient).
     pub(super) lenient: bool,
     pub(super) warnings: Vec<String>,
 }
